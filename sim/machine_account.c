@@ -1,0 +1,81 @@
+/* Who holds how much of a device. */
+#include "machine_file.h"
+
+#include <errno.h>
+
+static int take(int i, uint64_t bytes)
+{
+	struct machine_self *self = machine_self();
+	struct machine_state *state = &self->file->state[i];
+	struct machine_share *share = &self->file->slot[self->slot].share[i];
+	const uint64_t size_bytes = machine_device(i)->memory_bytes;
+	uint64_t used_bytes;
+	int err = -ENOMEM;
+
+	machine_lock(i, -1);
+	used_bytes = atomic_load_explicit(&state->used_bytes, memory_order_relaxed);
+	if (used_bytes <= size_bytes && bytes <= size_bytes - used_bytes) {
+		/* The share first: a total that lacks it is repaired from the shares. */
+		atomic_fetch_add_explicit(&share->used_bytes, bytes, memory_order_relaxed);
+		atomic_store_explicit(&state->used_bytes, used_bytes + bytes, memory_order_release);
+		err = 0;
+	}
+	machine_unlock(i);
+	return err;
+}
+
+int machine_take(int i, uint64_t bytes)
+{
+	int err;
+
+	if (i < 0 || i >= machine_count())
+		return -ENODEV;
+	err = take(i, bytes);
+	if (err != -ENOMEM)
+		return err;
+	machine_process_reap();
+	return take(i, bytes);
+}
+
+void machine_give(int i, uint64_t bytes)
+{
+	struct machine_self *self = machine_self();
+	struct machine_state *state;
+	struct machine_share *share;
+	uint64_t held_bytes;
+
+	if (i < 0 || i >= machine_count())
+		return;
+	state = &self->file->state[i];
+	share = &self->file->slot[self->slot].share[i];
+	machine_lock(i, -1);
+	held_bytes = atomic_load_explicit(&share->used_bytes, memory_order_relaxed);
+	if (bytes > held_bytes)
+		bytes = held_bytes;
+	atomic_store_explicit(&share->used_bytes, held_bytes - bytes, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&state->used_bytes, bytes, memory_order_release);
+	machine_unlock(i);
+}
+
+uint64_t machine_used(int i)
+{
+	if (i < 0 || i >= machine_count())
+		return 0;
+	machine_process_reap();
+	return atomic_load_explicit(&machine_self()->file->state[i].used_bytes,
+				    memory_order_acquire);
+}
+
+void machine_set_context(int i, bool has_context)
+{
+	struct machine_self *self = machine_self();
+	uint64_t bit;
+
+	if (i < 0 || i >= machine_count())
+		return;
+	bit = UINT64_C(1) << i;
+	if (has_context)
+		atomic_fetch_or(&self->file->slot[self->slot].contexts, bit);
+	else
+		atomic_fetch_and(&self->file->slot[self->slot].contexts, ~bit);
+}

@@ -1,0 +1,146 @@
+/*
+ * The layout of the machine's file, and what the machine_*.c files share of it.
+ *
+ * All processes map the whole file. Every field says who may write it. Nothing read from the file
+ * is used as an index without a range check.
+ *
+ * Byte locks (open file description locks) at MACHINE_BYTES: byte `slot` is write-locked by the
+ * living owner of that slot for as long as it lives; byte MACHINE_BYTE_SETUP by who creates the file
+ * or takes a slot. A read lock on a slot's byte can be had when its owner is dead, by several at
+ * once; it keeps the slot from being taken and is the right to clear what the dead process left.
+ * Clearing may be done twice, and at the same time.
+ */
+#pragma once
+
+#include "machine.h"
+
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#define MACHINE_MAGIC UINT64_C(0x314d495352544e00) /* "\0NTRSIM1" */
+#define MACHINE_BYTES (INT64_C(1) << 40)
+#define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
+
+enum {
+	MACHINE_LAYOUT = 1,
+	MACHINE_RINGS = 2048,
+	MACHINE_RING_WORDS = 128,
+};
+
+/* Which of the last second's moments were busy: machine_time.c. Any process, atomically. */
+struct machine_ring {
+	_Atomic uint64_t last_us;                     /* CLOCK_REALTIME */
+	_Atomic uint64_t words[MACHINE_RING_WORDS];   /* lap << 32 | one bit per moment */
+};
+
+/* Whose turn it is on a device: machine_turn.c. Written under the device's lock. */
+struct machine_turn {
+	_Atomic uint32_t holder;      /* slot + 1, 0 = nobody */
+	_Atomic uint32_t has_waiters; /* somebody but the holder has a ticket */
+	_Atomic uint32_t seq;         /* futex; changes when waiters should look again */
+	_Atomic uint32_t is_sleeping; /* the next in line sleeps until the holder is idle */
+	_Atomic uint64_t slice_start_ns;
+	_Atomic uint64_t idle_since_ns; /* 0: the holder executes or was just chosen */
+	_Atomic uint64_t last_ticket;
+};
+
+struct machine_state {
+	alignas(64) _Atomic uint32_t lock; /* owner's slot + 1, | MACHINE_LOCK_WAITERS; futex */
+	alignas(64) _Atomic uint64_t used_bytes; /* the sum over all slots; under the lock */
+	struct machine_turn turn;
+	struct machine_ring sm, memory;
+};
+
+/* One process's part of one device. Written under the device's lock. */
+struct machine_share {
+	_Atomic uint64_t used_bytes;
+	_Atomic uint64_t ticket; /* its place in the line for a turn, 0 = not in it */
+};
+
+/* A process's place. Written by the holder of its byte, except `share`. */
+struct machine_slot {
+	_Atomic uint32_t pid; /* in the process's own pid namespace; 0 = free */
+	uint32_t pad;
+	_Atomic uint64_t pid_namespace; /* inode number, 0 = unknown */
+	_Atomic uint64_t contexts;      /* bit per device */
+	struct machine_share share[MACHINE_DEVICES];
+};
+
+/* Constant while any process lives. */
+struct machine_config {
+	uint32_t count;
+	uint32_t cuda_version;
+	char driver_version[32];
+	struct machine_device device[MACHINE_DEVICES];
+};
+
+struct machine_file {
+	_Atomic uint64_t magic; /* written last; 0 = being set up */
+	uint32_t layout;
+	uint32_t size_bytes;
+	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
+	struct machine_config config;
+	struct machine_state state[MACHINE_DEVICES];
+	_Atomic uint32_t ring_owner[MACHINE_RINGS]; /* slot * MACHINE_DEVICES + device + 1 */
+	struct machine_slot slot[MACHINE_PROCESSES];
+	struct machine_ring ring[MACHINE_RINGS];
+};
+
+/* This process's view. A fork child finds it zero: the pages are MADV_WIPEONFORK. */
+struct machine_self {
+	pthread_mutex_t setup;
+	_Atomic(struct machine_file *) file; /* NULL = not open; written under `setup` */
+	int slot;
+	uint64_t pid_namespace;
+	pthread_mutex_t lock[MACHINE_DEVICES];  /* taken before the device's lock in the file */
+	uint32_t executing[MACHINE_DEVICES];    /* threads inside a turn; device's lock */
+	_Atomic uint32_t ring[MACHINE_DEVICES]; /* own ring + 1; MACHINE_RINGS + 1 = none left */
+};
+
+/* This process's view. */
+struct machine_self *machine_self(void);
+
+/* The machine's file once more, for locks: an own open file description. fd, or -errno; -ESTALE
+ * when the path no longer leads to the file this process is attached to. */
+int machine_reopen(void);
+
+/* Takes (F_WRLCK, F_RDLCK) or gives back (F_UNLCK) one byte without waiting. 0 or -errno; -EAGAIN
+ * when somebody else has it. */
+int machine_byte_set(int fd, short type, int64_t byte);
+
+/* The first write-locked byte of [*byte, end): 1 and *byte, or 0, or -errno. */
+int machine_byte_next(int fd, int64_t end, int64_t *byte);
+
+/* Number of slots that may be in use, never more than MACHINE_PROCESSES. */
+uint32_t machine_slots_end(void);
+
+/* Reads RATION_SIM. 0, or -EINVAL after one line on stderr. */
+int machine_config_read(struct machine_config *out_config);
+
+/* Device i's lock, for threads of all processes. A dead owner is passed over and what it left half
+ * done is repaired. `dead_slot` is a slot whose byte the caller holds, or -1. */
+void machine_lock(int i, int dead_slot);
+void machine_unlock(int i);
+
+/* Gives back everything that dead processes held. */
+void machine_process_reap(void);
+
+/* Gives back everything of slot `slot`, whose byte the caller holds. */
+void machine_process_clear(int slot);
+
+/* Read-locks the byte of `slot` if its process is dead: an fd that holds it, or -EAGAIN (it lives),
+ * or another -errno (it cannot be told). */
+int machine_process_take_dead(int slot);
+
+/* Takes `slot` out of the line for device i, and its turn from it. Device i's lock is held. */
+void machine_turn_forget(int i, int slot);
+
+/* Percent of the last second in which `ring` was busy. */
+unsigned machine_time_busy_pct(const struct machine_ring *ring);
+
+/* The ring of `slot` on device i, or NULL. */
+struct machine_ring *machine_time_find(int slot, int i);
+
+/* Frees all rings of a slot. */
+void machine_time_forget(int slot);

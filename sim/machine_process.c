@@ -1,0 +1,175 @@
+#include "machine_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int machine_process_take_dead(int slot)
+{
+	int fd = machine_reopen();
+	int err;
+
+	if (fd < 0)
+		return fd;
+	err = machine_byte_set(fd, F_RDLCK, MACHINE_BYTES + slot);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static void clear_share(int slot, int i)
+{
+	struct machine_file *file = machine_self()->file;
+	struct machine_share *share = &file->slot[slot].share[i];
+	uint64_t bytes;
+
+	machine_lock(i, slot);
+	bytes = atomic_exchange_explicit(&share->used_bytes, 0, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&file->state[i].used_bytes, bytes, memory_order_release);
+	machine_turn_forget(i, slot);
+	machine_unlock(i);
+}
+
+void machine_process_clear(int slot)
+{
+	struct machine_file *file = machine_self()->file;
+	uint32_t count = file->config.count;
+
+	if (!atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire))
+		return;
+	for (uint32_t i = 0; i < count && i < MACHINE_DEVICES; i++)
+		clear_share(slot, (int)i);
+	machine_time_forget(slot);
+	atomic_store(&file->slot[slot].contexts, 0);
+	/* Last: until here the next one to look does it again. */
+	atomic_store_explicit(&file->slot[slot].pid, 0, memory_order_release);
+}
+
+/* Clears the used slots of [slot, end), where no living process was found. */
+static void reap_range(int fd, int64_t slot, int64_t end)
+{
+	struct machine_file *file = machine_self()->file;
+
+	for (; slot < end; slot++) {
+		if (!atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire))
+			continue;
+		if (machine_byte_set(fd, F_RDLCK, MACHINE_BYTES + slot))
+			continue;
+		machine_process_clear((int)slot);
+		(void)machine_byte_set(fd, F_UNLCK, MACHINE_BYTES + slot);
+	}
+}
+
+void machine_process_reap(void)
+{
+	const int64_t end = MACHINE_BYTES + machine_slots_end();
+	int64_t from = MACHINE_BYTES;
+	int fd = machine_reopen();
+
+	if (fd < 0)
+		return;
+	while (from < end) {
+		int64_t held = from;
+		int found = machine_byte_next(fd, end, &held);
+
+		if (found < 0)
+			break;
+		reap_range(fd, from - MACHINE_BYTES, (found ? held : end) - MACHINE_BYTES);
+		if (!found)
+			break;
+		from = held + 1;
+	}
+	close(fd);
+}
+
+/* True if the process that /proc calls `name` is process `pid` of pid namespace `namespace`. */
+static bool is_process(const char *name, uint32_t pid, uint64_t namespace)
+{
+	char path[64], line[256];
+	struct stat st;
+	bool is_same = false;
+	FILE *status;
+
+	(void)snprintf(path, sizeof(path), "/proc/%.16s/ns/pid", name);
+	if (stat(path, &st) || st.st_ino != namespace)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/%.16s/status", name);
+	status = fopen(path, "re");
+	if (!status)
+		return false;
+	while (fgets(line, sizeof(line), status)) {
+		const char *last;
+
+		if (strncmp(line, "NSpid:", 6))
+			continue;
+		last = strrchr(line, '\t');
+		is_same = last && strtoul(last + 1, NULL, 10) == pid;
+		break;
+	}
+	fclose(status);
+	return is_same;
+}
+
+/* The pid that this process knows process `pid` of another pid namespace by, or 0. */
+static uint32_t find_pid(uint32_t pid, uint64_t namespace)
+{
+	struct dirent *entry;
+	uint32_t found = 0;
+	DIR *proc = opendir("/proc");
+
+	if (!proc)
+		return 0;
+	while (!found && (entry = readdir(proc))) {
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+		    is_process(entry->d_name, pid, namespace))
+			found = (uint32_t)strtoul(entry->d_name, NULL, 10);
+	}
+	closedir(proc);
+	return found;
+}
+
+/* Slot `slot` as a process of device i. False if it has nothing there. */
+static bool read_process(int slot, int i, struct machine_process *out)
+{
+	struct machine_slot *from = &machine_self()->file->slot[slot];
+	uint32_t pid = atomic_load_explicit(&from->pid, memory_order_acquire);
+	uint64_t namespace = atomic_load_explicit(&from->pid_namespace, memory_order_relaxed);
+	struct machine_ring *ring;
+
+	out->used_bytes = atomic_load_explicit(&from->share[i].used_bytes, memory_order_relaxed);
+	out->has_context = atomic_load(&from->contexts) >> i & 1;
+	if (!pid || (!out->used_bytes && !out->has_context))
+		return false;
+	out->pid = namespace == machine_self()->pid_namespace ? pid : find_pid(pid, namespace);
+	ring = machine_time_find(slot, i);
+	out->sm_util_pct = ring ? machine_time_busy_pct(ring) : 0;
+	out->last_seen_us = ring ? atomic_load_explicit(&ring->last_us, memory_order_relaxed) : 0;
+	return true;
+}
+
+int machine_processes(int i, struct machine_process *out, int max)
+{
+	struct machine_process process;
+	uint32_t end;
+	int count = 0;
+
+	if (i < 0 || i >= machine_count())
+		return 0;
+	machine_process_reap();
+	end = machine_slots_end();
+	for (uint32_t slot = 0; slot < end; slot++) {
+		if (!read_process((int)slot, i, &process))
+			continue;
+		if (count < max)
+			out[count] = process;
+		count++;
+	}
+	return count;
+}

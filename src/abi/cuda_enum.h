@@ -59,7 +59,6 @@ typedef enum {
 	CU_CTX_COREDUMP_ENABLE = 0x20,
 	CU_CTX_USER_COREDUMP_ENABLE = 0x40,
 	CU_CTX_SYNC_MEMOPS = 0x80,
-	CU_CTX_FLAGS_MASK = 0xff,
 } CUctx_flags;
 
 typedef enum {
@@ -321,7 +320,6 @@ typedef enum {
 	CU_JIT_OVERRIDE_DIRECTIVE_VALUES = 33,
 	CU_JIT_SPLIT_COMPILE = 34,
 	CU_JIT_BINARY_LOADER_THREAD_COUNT = 35,
-	CU_JIT_NUM_OPTIONS = 36,
 } CUjit_option;
 
 typedef enum {

@@ -1,0 +1,231 @@
+/*
+ * The region: a tenant's shared-memory file.
+ *
+ * A tenant is everything that shares one region: one container, one `ration run`. Every process of
+ * the tenant that uses a GPU maps the file, takes a slot in it and charges the device memory it
+ * gets to its slot and to the device's account.
+ *
+ *   byte 0         struct hami_region    the HAMi layout 1.2, which the monitors of HAMi, Volcano
+ *                                        and KAI read (they never write but two fields)
+ *   byte 2011136   struct ration_region  what is Ration's own
+ *
+ * Words
+ *   device   a GPU or a MIG slice, known by its UUID. `dev` is its index in this file.
+ *   slot     a process's place. Slot n is procs[n] in the HAMi part and slots[n] in ours.
+ *   charge   bytes counted against the tenant's limit on a device.
+ *
+ * Invariants
+ *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
+ *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
+ *   the process. Who holds the byte may change the slot, nobody else.
+ *   Creation, attaching and changes of the device table happen under the byte range
+ *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
+ *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
+ *   numbers are written last. Nothing read from the file is used as an index or a length unchecked.
+ *
+ * Reading (a monitor): map read-only, check both magics, sizes and `layout`, then read single
+ * aligned words. To see whether slot n is alive, ask F_OFD_GETLK for its byte. Bytes of one slot
+ * that must fit together are read under its seqlock:
+ *
+ *   do {
+ *           seq = load_acquire(&procs[n].seqlock);
+ *           copy = procs[n].used[dev];
+ *   } while ((seq & 1) || load_acquire(&procs[n].seqlock) != seq);   with a bound on the tries
+ *
+ * Change rules: offsets below HAMI_REGION_BYTES never change. In our part a new field takes the
+ * place of a `reserved` one and is 0 in older files; anything else raises RATION_LAYOUT.
+ */
+#ifndef RATION_REGION_H
+#define RATION_REGION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HAMI_MAGIC 19920718
+#define HAMI_REGION_BYTES 2008952
+#define HAMI_MAJOR 1
+#define HAMI_MINOR 2
+
+#define RATION_MAGIC UINT64_C(0x31304e4f49544152) /* "RATION01" */
+#define RATION_LAYOUT 1
+#define RATION_OFFSET 2011136
+
+/* Lock bytes, far above the range that HAMi-core locks (0..2008951). */
+#define RATION_LOCK_SLOT ((int64_t)1 << 40)
+#define RATION_LOCK_KEEPER (((int64_t)1 << 40) + 65536)
+
+enum {
+	HAMI_DEVICES = 16,
+	HAMI_SLOTS = 1024,
+	HAMI_UUID_BYTES = 96,
+	RATION_DEVICES = 32,
+	RATION_UUID_BYTES = 48,
+	RATION_NAME_BYTES = 64,
+	RATION_SPEC_BYTES = 2048,
+	RATION_SOURCE_BYTES = 128,
+};
+
+enum hami_status { HAMI_FREE = 0, HAMI_RUNNING = 1, HAMI_SUSPENDED = 2 };
+
+/* Bytes a process holds on a device. total >= context + module + data at every instant. */
+struct hami_used {
+	uint64_t context_bytes;
+	uint64_t module_bytes;
+	uint64_t data_bytes;
+	uint64_t offset_bytes;
+	uint64_t total_bytes;
+	uint64_t unused[3];
+};
+
+struct hami_util {
+	uint64_t dec_pct;
+	uint64_t enc_pct;
+	uint64_t sm_pct;
+	uint64_t unused[3];
+};
+
+/* Written by the slot's owner alone; atomic words, no field fits another without the seqlock. */
+struct hami_slot {
+	int32_t pid; /* in the container's namespace; 0 = free */
+	int32_t hostpid;
+	struct hami_used used[HAMI_DEVICES];
+	uint64_t monitorused_bytes[HAMI_DEVICES];
+	struct hami_util util[HAMI_DEVICES];
+	int32_t status; /* enum hami_status */
+	int32_t pad;
+	uint64_t seqlock; /* odd while the owner writes */
+	uint64_t unused[2];
+};
+
+struct hami_region {
+	int32_t magic; /* HAMI_MAGIC, written last */
+	uint32_t major_version;
+	uint32_t minor_version;
+	int32_t sm_init_flag;
+	uint64_t owner_pid;
+	unsigned char sem[32]; /* a process-shared sem_t of HAMi-core's; ours to initialise only */
+	uint64_t device_num;
+	char uuids[HAMI_DEVICES][HAMI_UUID_BYTES];
+	uint64_t limit_bytes[HAMI_DEVICES]; /* 0 = none; may be changed while in use */
+	uint64_t sm_limit_pct[HAMI_DEVICES]; /* 0 or >= 100 = none */
+	struct hami_slot procs[HAMI_SLOTS];
+	int32_t proc_num; /* slots 0 .. proc_num-1 may be in use */
+	int32_t utilization_switch; /* the monitor's: 1 = hold the SM limit */
+	int32_t recent_kernel; /* the monitor's and ours: < 0 = hold every launch */
+	int32_t priority; /* 0 high, 1 low */
+	int64_t last_kernel_time_s;
+	unsigned char sem_postinit[32];
+};
+
+/*
+ * One device's sum over all slots. Both words change together, by one 128-bit compare-and-swap;
+ * a plain load of total_bytes is fine for looking.
+ */
+struct ration_account {
+	_Alignas(64) uint64_t total_bytes;
+	uint64_t last; /* slot << 48 | seq: whose operation made it so */
+	uint64_t reserved[6];
+};
+
+/*
+ * One slot's part of one account. An operation numbered q of slot s took place if and only if
+ * account.last == (s, q) or done >= q. The slot's bytes are after[seq & 1] if operation seq took
+ * place, after[~seq & 1] if not.
+ */
+struct ration_entry {
+	uint64_t seq; /* the operation begun last; holder of the slot's byte */
+	uint64_t done; /* raised by whoever replaces account.last: evidence; atomic, any process */
+	uint64_t after_bytes[2]; /* holder of the slot's byte */
+};
+
+struct ration_slot {
+	_Alignas(64) uint64_t start_ticks; /* of the process, /proc/PID/stat field 22; information */
+	uint32_t pid; /* information: liveness is the byte lock */
+	uint32_t reserved0;
+	char comm[16];
+	uint64_t reserved[4];
+	uint64_t used_bytes[RATION_DEVICES]; /* what the owner believes; for views */
+	struct ration_entry entry[RATION_DEVICES];
+};
+
+struct ration_device {
+	char uuid[RATION_UUID_BYTES]; /* constant once count covers it */
+	uint64_t physical_bytes; /* total of the card; 0 = not known yet */
+	uint64_t context_bytes; /* what one context was last seen to cost; 0 = not known */
+	uint64_t limit_bytes; /* devices 16 up only: below, hami.limit_bytes is the one truth */
+	uint64_t sm_limit_pct; /* likewise */
+	uint64_t reserved[6];
+};
+
+struct ration_region {
+	uint64_t magic; /* RATION_MAGIC, written before the HAMi magic */
+	uint32_t layout;
+	uint32_t file_bytes;
+	uint32_t devices_max;
+	uint32_t slots_max;
+	uint32_t device_count;
+	uint32_t reserved0;
+	uint64_t created_s; /* CLOCK_REALTIME */
+	uint64_t generation; /* raised each time the file is initialised anew */
+	char name[RATION_NAME_BYTES]; /* of the tenant */
+	char mem_spec[RATION_SPEC_BYTES]; /* the memory limits as configured: see base/limits.h */
+	char mem_source[RATION_SOURCE_BYTES]; /* where mem_spec came from */
+	uint32_t flags; /* RATION_FLAG_* */
+	uint32_t reserved1;
+	uint64_t reserved[33];
+	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
+	struct ration_device devices[RATION_DEVICES];
+	struct ration_account accounts[RATION_DEVICES];
+	struct ration_slot slots[HAMI_SLOTS];
+};
+
+/* Contexts and modules are not counted against the limit. */
+#define RATION_FLAG_CONTEXT_FREE 1u
+
+#define RATION_FILE_BYTES (RATION_OFFSET + sizeof(struct ration_region))
+
+#define RATION_AT(type, field, at) \
+	_Static_assert(offsetof(struct type, field) == (at), #type "." #field " has moved")
+RATION_AT(hami_region, magic, 0);
+RATION_AT(hami_region, major_version, 4);
+RATION_AT(hami_region, minor_version, 8);
+RATION_AT(hami_region, sm_init_flag, 12);
+RATION_AT(hami_region, owner_pid, 16);
+RATION_AT(hami_region, sem, 24);
+RATION_AT(hami_region, device_num, 56);
+RATION_AT(hami_region, uuids, 64);
+RATION_AT(hami_region, limit_bytes, 1600);
+RATION_AT(hami_region, sm_limit_pct, 1728);
+RATION_AT(hami_region, procs, 1856);
+RATION_AT(hami_region, proc_num, 2008896);
+RATION_AT(hami_region, utilization_switch, 2008900);
+RATION_AT(hami_region, recent_kernel, 2008904);
+RATION_AT(hami_region, priority, 2008908);
+RATION_AT(hami_region, last_kernel_time_s, 2008912);
+RATION_AT(hami_region, sem_postinit, 2008920);
+_Static_assert(sizeof(struct hami_region) == HAMI_REGION_BYTES, "hami_region has another size");
+RATION_AT(hami_slot, pid, 0);
+RATION_AT(hami_slot, hostpid, 4);
+RATION_AT(hami_slot, used, 8);
+RATION_AT(hami_slot, monitorused_bytes, 1032);
+RATION_AT(hami_slot, util, 1160);
+RATION_AT(hami_slot, status, 1928);
+RATION_AT(hami_slot, seqlock, 1936);
+RATION_AT(hami_slot, unused, 1944);
+_Static_assert(sizeof(struct hami_slot) == 1960, "hami_slot has another size");
+RATION_AT(hami_used, total_bytes, 32);
+RATION_AT(hami_util, sm_pct, 16);
+_Static_assert(sizeof(struct hami_used) == 64 && sizeof(struct hami_util) == 48, "hami sizes");
+RATION_AT(ration_region, name, 48);
+RATION_AT(ration_region, mem_spec, 112);
+RATION_AT(ration_region, mem_source, 2160);
+RATION_AT(ration_region, flags, 2288);
+RATION_AT(ration_region, hint, 2560);
+RATION_AT(ration_region, devices, 3584);
+RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);
+RATION_AT(ration_region, slots, 3584 + (128 + 64) * RATION_DEVICES);
+_Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
+_Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");
+_Static_assert(RATION_OFFSET % 4096 == 0 && RATION_OFFSET > HAMI_REGION_BYTES, "own part");
+
+#endif

@@ -1,0 +1,46 @@
+#include "base/clock.h"
+
+#include "base/units.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t clock_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
+
+void clock_sleep_ns(int64_t ns)
+{
+	struct timespec t = { ns / NSEC_PER_SEC, ns % NSEC_PER_SEC };
+
+	nanosleep(&t, NULL);
+}
+
+uint64_t clock_process_start(int pid)
+{
+	char path[32], text[1024], *at;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	/* The name in parentheses may hold anything; field 3 follows the last ')'. */
+	at = strrchr(text, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	return at ? units_parse_digits(at + 1, NULL) : 0;
+}

@@ -1,0 +1,291 @@
+#include "base/conf.h"
+
+#include "base/units.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	const char *help;
+} rows[CONF_COUNT] = {
+#define CONF(name, help) { #name, help },
+#include "base/conf.def"
+#undef CONF
+};
+
+enum { INDEXED_LIMITS = 64 };
+
+const char *conf_name(enum conf_var var)
+{
+	return rows[var].name;
+}
+
+const char *conf_help(enum conf_var var)
+{
+	return rows[var].help;
+}
+
+static const char *in_file(const struct conf *conf, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		if (!strncmp(conf->file + at, name, n) && conf->file[at + n] == '=')
+			return conf->file + at + n + 1;
+	return NULL;
+}
+
+bool conf_is_from_file(const struct conf *conf, const char *name)
+{
+	return in_file(conf, name) != NULL;
+}
+
+const char *conf_value(const struct conf *conf, const char *name)
+{
+	const char *value = in_file(conf, name);
+
+	return value ? value : conf->getenv(name);
+}
+
+static const char *value_of(const struct conf *conf, enum conf_var var)
+{
+	return conf_value(conf, rows[var].name);
+}
+
+/* Splits the file into NUL-ended lines without their carriage returns. */
+static void read_file(struct conf *conf, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	ssize_t n;
+
+	conf->file_bytes = 0;
+	if (fd < 0)
+		return;
+	n = read(fd, conf->file, sizeof(conf->file) - 1);
+	close(fd);
+	if (n <= 0)
+		return;
+	for (ssize_t i = 0; i < n; i++)
+		if (conf->file[i] == '\n' || conf->file[i] == '\r')
+			conf->file[i] = '\0';
+	conf->file[n] = '\0';
+	conf->file_bytes = (size_t)n;
+}
+
+static void fail(struct conf *conf, const char *name, const char *text)
+{
+	if (!conf->error[0])
+		snprintf(conf->error, sizeof(conf->error), "%s: %s", name, text);
+}
+
+static int parse_bool(const char *text)
+{
+	static const char *const yes[] = { "1", "t", "true", "yes", "on" };
+	static const char *const no[] = { "0", "f", "false", "no", "off", "" };
+
+	for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++)
+		if (!strcasecmp(text, yes[i]))
+			return 1;
+	for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++)
+		if (!strcasecmp(text, no[i]))
+			return 0;
+	return -EINVAL;
+}
+
+static bool read_bool(struct conf *conf, enum conf_var var, bool unset)
+{
+	const char *text = value_of(conf, var);
+	char what[128];
+	int value;
+
+	if (!text)
+		return unset;
+	value = parse_bool(text);
+	if (value < 0) {
+		snprintf(what, sizeof(what), "'%.40s' is neither true nor false", text);
+		fail(conf, rows[var].name, what);
+		return unset;
+	}
+	return value;
+}
+
+static void read_log(struct conf *conf)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+	const char *ours = value_of(conf, CONF_RATION_LOG);
+	const char *theirs = value_of(conf, CONF_LIBCUDA_LOG_LEVEL);
+	char what[128];
+
+	conf->log = LOG_ERROR;
+	if (theirs && theirs[0] >= '2' && theirs[0] <= '4' && !theirs[1])
+		conf->log = (enum log_level)(theirs[0] - '1');
+	if (!ours)
+		return;
+	for (int i = 0; i < 4; i++) {
+		if (!strcmp(ours, names[i])) {
+			conf->log = (enum log_level)i;
+			return;
+		}
+	}
+	snprintf(what, sizeof(what), "'%.40s' is none of error, warn, info, debug", ours);
+	fail(conf, rows[CONF_RATION_LOG].name, what);
+}
+
+/* Item `index` of a list of UUIDs as NVIDIA_VISIBLE_DEVICES has it; false when it is no UUID. */
+static bool visible_uuid(const char *list, int index, char *out, size_t out_bytes)
+{
+	size_t n;
+
+	for (int i = 0; list && i < index; i++) {
+		list = strchr(list, ',');
+		list = list ? list + 1 : NULL;
+	}
+	if (!list || (strncmp(list, "GPU-", 4) && strncmp(list, "MIG-", 4)))
+		return false;
+	n = strcspn(list, ",");
+	if (n >= out_bytes)
+		return false;
+	memcpy(out, list, n);
+	out[n] = '\0';
+	return true;
+}
+
+/* Appends "who:text" or "text" to the specification; false when it does not fit. */
+static bool append(struct conf *conf, const char *who, const char *text)
+{
+	size_t have = strlen(conf->mem_spec), room = sizeof(conf->mem_spec) - have;
+	int n = snprintf(conf->mem_spec + have, room, "%s%s%s%s", have ? "," : "", who,
+			 *who ? ":" : "", text);
+
+	return n >= 0 && (size_t)n < room;
+}
+
+static void add_limit(struct conf *conf, const char *name, const char *who)
+{
+	const char *text = conf_value(conf, name);
+	struct limits_error err;
+	uint64_t bytes;
+
+	if (!text)
+		return;
+	/* One size each: a list here would be taken for limits of other devices. */
+	if (strpbrk(text, ",:") || units_parse_size(text, strlen(text), &bytes) != UNITS_OK) {
+		if (limits_check(text, LIMITS_ZERO_IS_NONE, &err) == 0)
+			snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one size",
+				 text);
+		fail(conf, name, err.text);
+		return;
+	}
+	if (!append(conf, who, text))
+		fail(conf, name, "too many limits");
+	if (!conf->mem_source[0])
+		snprintf(conf->mem_source, sizeof(conf->mem_source), "%s%s", name,
+			 in_file(conf, name) ? " in " CONF_FILE : "");
+}
+
+/* The schedulers' variables, as one specification. */
+static void read_scheduler_limits(struct conf *conf)
+{
+	const char *visible = value_of(conf, CONF_NVIDIA_VISIBLE_DEVICES);
+
+	for (int i = 0; i < INDEXED_LIMITS; i++) {
+		char name[64], who[64];
+
+		snprintf(name, sizeof(name), "CUDA_DEVICE_MEMORY_LIMIT_%d", i);
+		if (!visible_uuid(visible, i, who, sizeof(who)))
+			snprintf(who, sizeof(who), "%d", i);
+		add_limit(conf, name, who);
+	}
+	add_limit(conf, rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name, "");
+}
+
+static void read_limits(struct conf *conf)
+{
+	const char *name = rows[CONF_RATION_MEM].name, *text = conf_value(conf, name);
+	struct limits_error err;
+
+	if (!text) {
+		read_scheduler_limits(conf);
+		return;
+	}
+	if (limits_check(text, LIMITS_ZERO_IS_ERROR, &err) < 0) {
+		fail(conf, name, err.text);
+		return;
+	}
+	snprintf(conf->mem_spec, sizeof(conf->mem_spec), "%s", text);
+	snprintf(conf->mem_source, sizeof(conf->mem_source), "%s%s", name,
+		 in_file(conf, name) ? " in " CONF_FILE : "");
+}
+
+static void set_path(struct conf *conf, enum conf_var var, const char *path)
+{
+	if (!*path || strlen(path) >= sizeof(conf->region_path)) {
+		fail(conf, rows[var].name, *path ? "the path is too long" : "the path is empty");
+		return;
+	}
+	memcpy(conf->region_path, path, strlen(path) + 1);
+}
+
+static void read_region_path(struct conf *conf)
+{
+	const char *pod = value_of(conf, CONF_POD_UID), *name = value_of(conf, CONF_CONTAINER_NAME);
+	const char *mount = value_of(conf, CONF_CONTAINER_VGPU_MOUNT);
+	const char *path;
+	int n;
+
+	path = value_of(conf, CONF_RATION_REGION);
+	if (path) {
+		set_path(conf, CONF_RATION_REGION, path);
+		return;
+	}
+	path = value_of(conf, CONF_CUDA_DEVICE_MEMORY_SHARED_CACHE);
+	if (path) {
+		set_path(conf, CONF_CUDA_DEVICE_MEMORY_SHARED_CACHE, path);
+		return;
+	}
+	if (pod && *pod && name && *name && !strchr(pod, '/') && !strchr(name, '/')) {
+		n = snprintf(conf->region_path, sizeof(conf->region_path),
+			     "%s/containers/%s_%s/usage.cache",
+			     mount && *mount ? mount : "/usr/local/vgpu", pod, name);
+		if (n > 0 && (size_t)n < sizeof(conf->region_path))
+			return;
+	}
+	snprintf(conf->region_path, sizeof(conf->region_path), "%s", CONF_DEFAULT_REGION);
+	conf->region_is_default = true;
+}
+
+/*
+ * CUDA_DISABLE_CONTROL is the container's own choice, as long as no operator set a limit in the file
+ * and no `ration run` stands above the process.
+ */
+static bool may_disable(const struct conf *conf)
+{
+	const char *name = rows[CONF_CUDA_DISABLE_CONTROL].name;
+
+	return in_file(conf, name) ||
+	       (!strstr(conf->mem_source, CONF_FILE) && !value_of(conf, CONF_RATION_REGION));
+}
+
+int conf_load(struct conf *conf, const char *file, conf_getenv *getenv_fn)
+{
+	const char *text;
+
+	memset(conf, 0, sizeof(*conf));
+	conf->getenv = getenv_fn;
+	read_file(conf, file);
+	read_log(conf);
+	read_limits(conf);
+	read_region_path(conf);
+	text = value_of(conf, CONF_RATION_NAME);
+	conf->name = text ? text : "";
+	conf->context_free = !read_bool(conf, CONF_RATION_CHARGE_CONTEXT, true);
+	conf->disabled = read_bool(conf, CONF_CUDA_DISABLE_CONTROL, false) && may_disable(conf);
+	text = value_of(conf, CONF_CUDA_TASK_PRIORITY);
+	conf->priority = text && !strcmp(text, "0") ? 0 : 1;
+	return conf->error[0] ? -EINVAL : 0;
+}

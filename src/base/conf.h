@@ -1,0 +1,58 @@
+/*
+ * The configuration of a process: the environment, under the operator's file.
+ *
+ * A line KEY=VALUE of /overrideEnv goes before the variable of that name. What cannot be understood
+ * is an error with the name and the text in it, never "no limit".
+ */
+#pragma once
+
+#include "base/limits.h"
+#include "base/log.h"
+
+#include <ration/region.h>
+#include <stdbool.h>
+
+enum conf_var {
+#define CONF(name, help) CONF_##name,
+#include "base/conf.def"
+#undef CONF
+	CONF_COUNT
+};
+
+enum { CONF_FILE_BYTES = 16384, CONF_PATH_BYTES = 4096 };
+
+#define CONF_FILE "/overrideEnv"
+#define CONF_DEFAULT_REGION "/tmp/cudevshr.cache"
+
+/* Reads a variable: secure_getenv in the library, so that a setuid program follows nobody. */
+typedef const char *conf_getenv(const char *name);
+
+struct conf {
+	conf_getenv *getenv;
+	char file[CONF_FILE_BYTES]; /* the operator's file, lines ended by NUL */
+	size_t file_bytes;
+
+	char mem_spec[RATION_SPEC_BYTES]; /* base/limits.h; empty: nothing is configured */
+	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
+	char region_path[CONF_PATH_BYTES];
+	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
+	const char *name; /* of the tenant, or "" */
+	enum log_level log;
+	bool disabled;
+	bool context_free;
+	int priority;
+	char error[512]; /* empty, or what could not be understood: the first such thing */
+};
+
+/* Reads everything. 0, or -EINVAL with conf->error filled. `file` is CONF_FILE but for tests. */
+int conf_load(struct conf *conf, const char *file, conf_getenv *getenv);
+
+/* The value of a variable, from the operator's file or the environment; NULL when unset. */
+const char *conf_value(const struct conf *conf, const char *name);
+
+/* True when the value comes from the operator's file. */
+bool conf_is_from_file(const struct conf *conf, const char *name);
+
+/* Name and description of a row of conf.def. Constant strings. */
+const char *conf_name(enum conf_var var);
+const char *conf_help(enum conf_var var);

@@ -1,0 +1,126 @@
+#include "base/limits.h"
+
+#include "base/units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UUID_PREFIX_MIN = 8 };
+
+static int wrong(struct limits_error *err, const char *item, size_t len, const char *what,
+		 const char *want)
+{
+	if (err)
+		snprintf(err->text, sizeof(err->text), "'%.*s' %s; %s", (int)(len < 80 ? len : 80),
+			 item, what, want);
+	return -EINVAL;
+}
+
+static bool is_uuid(const char *who)
+{
+	return !strncmp(who, "GPU-", 4) || !strncmp(who, "MIG-", 4);
+}
+
+static bool is_index(const char *who)
+{
+	return *who && strspn(who, "0123456789") == strlen(who) && strlen(who) <= 3;
+}
+
+int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_item,
+		struct limits_error *out_error)
+{
+	static const char want_size[] = "a size is a number with k, m, g or t, such as 512m or 1.5g";
+	static const char want_device[] =
+		"a device is an index such as 0 or a UUID such as GPU-8f6d3c2a";
+	const char *item = *at, *end, *colon, *size;
+	enum units_error units;
+	size_t len;
+
+	if (!item || !*item)
+		return 0;
+	end = item + strcspn(item, ",");
+	/* A comma promises another item, so "1g," ends in an empty one that must be seen. */
+	*at = *end ? end + 1 : end;
+	if (*end && !end[1])
+		return wrong(out_error, item, (size_t)(end + 1 - item), "ends in a comma",
+			     want_size);
+	len = (size_t)(end - item);
+	colon = memchr(item, ':', len);
+	size = colon ? colon + 1 : item;
+	memset(out_item->who, 0, sizeof(out_item->who));
+	if (colon) {
+		size_t who_len = (size_t)(colon - item);
+
+		if (who_len >= sizeof(out_item->who))
+			return wrong(out_error, item, len, "names no device", want_device);
+		memcpy(out_item->who, item, who_len);
+		if (!is_index(out_item->who) &&
+		    !(is_uuid(out_item->who) && who_len >= UUID_PREFIX_MIN))
+			return wrong(out_error, item, len, "names no device", want_device);
+	}
+	units = units_parse_size(size, (size_t)(end - size), &out_item->bytes);
+	if (units == UNITS_OK && out_item->bytes == 0 && zero == LIMITS_ZERO_IS_ERROR)
+		units = UNITS_ZERO;
+	if (units != UNITS_OK)
+		return wrong(out_error, size, (size_t)(end - size), units_strerror(units),
+			     want_size);
+	return 1;
+}
+
+int limits_check(const char *spec, enum limits_zero zero, struct limits_error *out_error)
+{
+	struct limits_item item;
+	const char *at = spec;
+	int rc;
+
+	if (!*spec)
+		return wrong(out_error, spec, 0, units_strerror(UNITS_EMPTY),
+			     "a size is a number with k, m, g or t, such as 512m or 1.5g");
+	if (strlen(spec) >= 2048)
+		return wrong(out_error, spec, 40, "is too long", "at most 2047 characters");
+	do
+		rc = limits_next(&at, zero, &item, out_error);
+	while (rc > 0);
+	return rc;
+}
+
+static bool names_device(const char *who, int index, const char *uuid)
+{
+	if (is_index(who))
+		return index >= 0 && units_parse_digits(who, NULL) == (uint64_t)index;
+	return *who && uuid && !strncmp(who, uuid, strlen(who));
+}
+
+uint64_t limits_for_device(const char *spec, int index, const char *uuid)
+{
+	uint64_t general = 0, own = 0;
+	struct limits_item item;
+	bool has_own = false;
+	const char *at = spec;
+	int rc;
+
+	while ((rc = limits_next(&at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0) {
+		if (rc < 0)
+			continue;
+		if (!item.who[0]) {
+			general = item.bytes;
+		} else if (names_device(item.who, index, uuid)) {
+			own = item.bytes;
+			has_own = true;
+		}
+	}
+	return has_own ? own : general;
+}
+
+bool limits_mentions(const char *spec, int index, const char *uuid)
+{
+	struct limits_item item;
+	const char *at = spec;
+	int rc;
+
+	while ((rc = limits_next(&at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0)
+		if (rc > 0 && (!item.who[0] || names_device(item.who, index, uuid)))
+			return true;
+	return false;
+}

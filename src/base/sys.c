@@ -1,0 +1,36 @@
+#include "base/sys.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int sys_fstat(int fd, struct stat *out_stat)
+{
+	/* On x86-64 and aarch64 the kernel's struct stat is libc's. */
+	return (int)syscall(SYS_fstat, fd, out_stat);
+}
+
+int sys_stat(const char *path, struct stat *out_stat)
+{
+	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, out_stat, 0);
+}
+
+pid_t sys_gettid(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
+
+int sys_futex_wait(const void *word, unsigned value, long long wait_ns)
+{
+	struct timespec t = { wait_ns / 1000000000, wait_ns % 1000000000 };
+
+	return (int)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &t, NULL, 0);
+}
+
+void sys_futex_wake_all(const void *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}

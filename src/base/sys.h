@@ -1,0 +1,25 @@
+/*
+ * System calls whose libc wrappers are newer than glibc 2.28 or missing in musl.
+ */
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/* As fstat(2): 0, or -1 with errno. */
+int sys_fstat(int fd, struct stat *out_stat);
+
+/* As stat(2): 0, or -1 with errno. */
+int sys_stat(const char *path, struct stat *out_stat);
+
+/* The calling thread's id. */
+pid_t sys_gettid(void);
+
+/*
+ * Waits while *word == value, at most `wait_ns`, within this process. 0, or -1 with errno EAGAIN
+ * (another value), ETIMEDOUT or EINTR.
+ */
+int sys_futex_wait(const void *word, unsigned value, long long wait_ns);
+
+/* Wakes all that wait on `word` within this process. */
+void sys_futex_wake_all(const void *word);

@@ -1,0 +1,265 @@
+#include "shm/region.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/sys.h"
+#include "shm/lock.h"
+#include "shm/region_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
+
+/* A glibc sem_t as sem_init(sem, 1, 1) leaves it: value 1, shared between processes. */
+static void semaphore_init(unsigned char *sem)
+{
+	static const struct {
+		uint64_t value;
+		uint32_t shared;
+	} free_one = { 1, 128 };
+
+	memset(sem, 0, 32);
+	memcpy(sem, &free_one, 12);
+}
+
+static void copy_text(char *to, size_t to_bytes, const char *from)
+{
+	size_t n = from ? strnlen(from, to_bytes - 1) : 0;
+
+	memset(to, 0, to_bytes);
+	if (n)
+		memcpy(to, from, n);
+}
+
+/*
+ * Writes both headers. `kept` is the file's own configuration where it had one: it holds where
+ * `setup` says nothing. The magic numbers come last, so a reader that sees them sees the rest.
+ */
+static void init_headers(struct region *r, const struct region_setup *setup, bool was_ours,
+			 bool was_hami)
+{
+	struct hami_region *h = r->hami;
+	struct ration_region *o = r->own;
+	int32_t utilization_switch = was_hami ? h->utilization_switch : 1;
+	int32_t recent_kernel = was_hami ? h->recent_kernel : 2;
+	uint64_t generation = was_ours ? o->generation + 1 : 1;
+
+	__atomic_store_n(&h->magic, 0, __ATOMIC_RELEASE);
+	if (was_hami || was_ours) {
+		memset(&h->major_version, 0, sizeof(*h) - sizeof(h->magic));
+		memset(o->devices, 0, sizeof(*o) - offsetof(struct ration_region, devices));
+		memset(o->hint, 0, sizeof(o->hint));
+		o->device_count = 0;
+	}
+	h->major_version = HAMI_MAJOR;
+	h->minor_version = HAMI_MINOR;
+	semaphore_init(h->sem);
+	semaphore_init(h->sem_postinit);
+	h->utilization_switch = utilization_switch;
+	h->recent_kernel = recent_kernel;
+	h->priority = setup->priority ? 1 : 0;
+	for (int d = 0; d < HAMI_DEVICES; d++)
+		h->sm_limit_pct[d] = 100;
+
+	o->layout = RATION_LAYOUT;
+	o->file_bytes = RATION_FILE_BYTES;
+	o->devices_max = RATION_DEVICES;
+	o->slots_max = HAMI_SLOTS;
+	o->created_s = (uint64_t)time(NULL);
+	o->generation = generation;
+	if (setup->mem_spec || !was_ours) {
+		copy_text(o->mem_spec, sizeof(o->mem_spec), setup->mem_spec);
+		copy_text(o->mem_source, sizeof(o->mem_source), setup->mem_source);
+		o->flags = setup->flags;
+	}
+	o->mem_spec[sizeof(o->mem_spec) - 1] = '\0';
+	if ((setup->name && *setup->name) || !was_ours)
+		copy_text(o->name, sizeof(o->name), setup->name);
+	o->name[sizeof(o->name) - 1] = '\0';
+	__atomic_store_n(&o->magic, RATION_MAGIC, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->magic, HAMI_MAGIC, __ATOMIC_RELEASE);
+}
+
+static int map_file(int fd, struct region *r, struct region_error *err)
+{
+	char *m = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (m == MAP_FAILED)
+		return region_file_fail(err, -errno, r->path, "cannot be mapped", "");
+	/* An inherited mapping would let a fork child write a slot that is not its own. */
+	madvise(m, RATION_FILE_BYTES, MADV_DONTFORK);
+	r->hami = (struct hami_region *)m;
+	r->own = (struct ration_region *)(m + RATION_OFFSET);
+	return 0;
+}
+
+/* The creation lock is held: looks at what is there, and makes it a region of ours. */
+static int prepare(int fd, const struct region_setup *setup, struct region *r,
+		   struct region_error *err)
+{
+	enum region_content content;
+	bool alive;
+	int rc;
+
+	rc = region_file_examine(fd, r->path, &content, &alive, err);
+	if (rc < 0)
+		return rc;
+	if (alive && setup->must_be_new)
+		return region_file_fail(err, -EBUSY, r->path, "is in use by a living tenant",
+					"; choose another name");
+	if (!alive || content != REGION_OURS) {
+		rc = region_file_grow(fd, r->path, err);
+		if (rc < 0)
+			return rc;
+	}
+	rc = map_file(fd, r, err);
+	if (rc < 0)
+		return rc;
+	if (!alive)
+		init_headers(r, setup, content == REGION_OURS,
+			     content == REGION_OURS || content == REGION_HAMI);
+	return 0;
+}
+
+int region_open(const char *path, const struct region_setup *setup, struct region *r,
+		struct region_error *err)
+{
+	struct stat st;
+	int fd, rc;
+
+	memset(r, 0, sizeof(*r));
+	r->fd = -1;
+	if (strlen(path) >= sizeof(r->path))
+		return region_file_fail(err, -ENAMETOOLONG, "", "the path is too long", "");
+	memcpy(r->path, path, strlen(path) + 1);
+	/* A tenant that ends may unlink the file between our open and our lock: then once more. */
+	for (int tries = 0;; tries++) {
+		fd = region_file_open(path, err);
+		if (fd < 0)
+			return fd;
+		rc = lock_wait(fd, 0, HAMI_REGION_BYTES, CREATE_WAIT_NS);
+		if (rc < 0) {
+			close(fd);
+			return region_file_fail(err, rc, path, "is locked by another process", "");
+		}
+		if (sys_fstat(fd, &st) == 0 && st.st_nlink > 0)
+			break;
+		close(fd);
+		if (tries == 8)
+			return region_file_fail(err, -ESTALE, path, "keeps being removed", "");
+	}
+	rc = prepare(fd, setup, r, err);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	r->st_dev = st.st_dev;
+	r->st_ino = st.st_ino;
+	r->fd = fd;
+	return 0;
+}
+
+void region_settle(struct region *r)
+{
+	if (r->fd < 0)
+		return;
+	/* The mapping keeps this description alive, so closing alone would keep the lock. */
+	lock_drop(r->fd, 0, HAMI_REGION_BYTES);
+	close(r->fd);
+	r->fd = -1;
+}
+
+void region_close(struct region *r)
+{
+	if (r->hami)
+		munmap(r->hami, RATION_FILE_BYTES);
+	r->hami = NULL;
+	r->own = NULL;
+}
+
+int region_reopen(const struct region *r)
+{
+	int fd = region_fd_up(open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	if (sys_fstat(fd, &st) < 0 || st.st_dev != r->st_dev || st.st_ino != r->st_ino) {
+		close(fd);
+		return -ESTALE;
+	}
+	return fd;
+}
+
+int region_device_count(const struct ration_region *own)
+{
+	uint32_t n = __atomic_load_n(&own->device_count, __ATOMIC_ACQUIRE);
+
+	return n > RATION_DEVICES ? RATION_DEVICES : (int)n;
+}
+
+int region_find_device(const struct ration_region *own, const char *uuid)
+{
+	int n = region_device_count(own);
+
+	for (int d = 0; d < n; d++)
+		if (!strncmp(own->devices[d].uuid, uuid, RATION_UUID_BYTES))
+			return d;
+	return -ENODEV;
+}
+
+int region_add_device(struct region *r, const char *uuid, uint64_t physical_bytes)
+{
+	int d = region_find_device(r->own, uuid);
+	struct ration_device *dev;
+
+	if (d >= 0) {
+		if (physical_bytes)
+			r->own->devices[d].physical_bytes = physical_bytes;
+		return d;
+	}
+	d = region_device_count(r->own);
+	if (d >= RATION_DEVICES || strlen(uuid) >= RATION_UUID_BYTES)
+		return -ENOSPC;
+	dev = &r->own->devices[d];
+	copy_text(dev->uuid, sizeof(dev->uuid), uuid);
+	dev->physical_bytes = physical_bytes;
+	dev->sm_limit_pct = 100;
+	region_set_limit(r->hami, r->own, d, limits_for_device(r->own->mem_spec, d, uuid));
+	if (d < HAMI_DEVICES)
+		copy_text(r->hami->uuids[d], HAMI_UUID_BYTES, uuid);
+	/* Readers take the count first, then the rows below it. */
+	__atomic_store_n(&r->own->device_count, (uint32_t)d + 1, __ATOMIC_RELEASE);
+	if (d < HAMI_DEVICES)
+		__atomic_store_n(&r->hami->device_num, (uint64_t)d + 1, __ATOMIC_RELEASE);
+	return d;
+}
+
+uint64_t region_limit(const struct hami_region *hami, const struct ration_region *own, int dev)
+{
+	return __atomic_load_n(dev < HAMI_DEVICES ? &hami->limit_bytes[dev] :
+						    &own->devices[dev].limit_bytes,
+			       __ATOMIC_RELAXED);
+}
+
+void region_set_limit(struct hami_region *hami, struct ration_region *own, int dev,
+		      uint64_t limit_bytes)
+{
+	__atomic_store_n(dev < HAMI_DEVICES ? &hami->limit_bytes[dev] :
+					      &own->devices[dev].limit_bytes,
+			 limit_bytes, __ATOMIC_RELAXED);
+}
+
+unsigned region_slot_bound(const struct hami_region *hami)
+{
+	int32_t n = __atomic_load_n(&hami->proc_num, __ATOMIC_ACQUIRE);
+
+	return n < 0 ? 0 : n > HAMI_SLOTS ? HAMI_SLOTS : (unsigned)n;
+}

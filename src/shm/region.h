@@ -1,0 +1,80 @@
+/*
+ * The region file: open, create, check, map. ration/region.h has the layout and the words.
+ */
+#pragma once
+
+#include <ration/region.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a region is created with. Strings are borrowed for the call. */
+struct region_setup {
+	const char *name; /* of the tenant; NULL or "" = none */
+	const char *mem_spec; /* base/limits.h; NULL = keep what the file says */
+	const char *mem_source; /* where mem_spec came from */
+	int priority; /* 0 high, 1 low */
+	uint32_t flags; /* RATION_FLAG_* */
+	bool must_be_new; /* -EBUSY when a living process or keeper has the file */
+};
+
+/* A mapped region. Not thread safe; what it points to is shared. */
+struct region {
+	struct hami_region *hami;
+	struct ration_region *own;
+	char path[4096];
+	uint64_t st_dev, st_ino; /* of the file that is mapped */
+	int fd; /* holds the creation lock between region_open() and region_settle() */
+};
+
+/* One line for people: what is wrong with the file, and what would be right. */
+struct region_error {
+	char text[512];
+};
+
+/*
+ * Opens the region at `path`, creating it if it is not there, and maps it. A file whose processes
+ * are all gone is initialised anew, with `setup`; one with living processes stays as it is. On
+ * success the creation lock is held until region_settle(). 0 or -errno with *out_error filled:
+ * -ELOOP, -EISDIR, -ENOTSUP (not a regular file), -EACCES, -EROFS, -ENOSPC, -EFBIG (file size
+ * limit), -ENOTUNIQ (holds something else), -ESTALE (in use with another layout), -EBUSY,
+ * -ETIMEDOUT (the creation lock).
+ */
+int region_open(const char *path, const struct region_setup *setup, struct region *out_region,
+		struct region_error *out_error);
+
+/* Drops the creation lock and the descriptor; the mapping stays. */
+void region_settle(struct region *region);
+
+/* Unmaps; after region_settle(). */
+void region_close(struct region *region);
+
+/*
+ * Opens the file again: -ESTALE when the path leads to another file by now. The descriptor is
+ * above 2 and close-on-exec; the caller closes it.
+ */
+int region_reopen(const struct region *region);
+
+/* A descriptor above 2: a program with 0, 1 or 2 closed must not get ours there. Closes `fd`. */
+int region_fd_up(int fd);
+
+/*
+ * Index of the device with this UUID in the region's table, entered under the creation lock if it
+ * is new. -ENOSPC when the table is full.
+ */
+int region_add_device(struct region *region, const char *uuid, uint64_t physical_bytes);
+
+/* Index of the device with this UUID, or -ENODEV. */
+int region_find_device(const struct ration_region *own, const char *uuid);
+
+/* Number of devices in the table, 0..RATION_DEVICES whatever the file says. */
+int region_device_count(const struct ration_region *own);
+
+/* The limit in force for device `dev`, in bytes; 0 = none. */
+uint64_t region_limit(const struct hami_region *hami, const struct ration_region *own, int dev);
+
+/* Sets the limit of device `dev`. */
+void region_set_limit(struct hami_region *hami, struct ration_region *own, int dev,
+		      uint64_t limit_bytes);
+
+/* The slot bound that views and reapers use: 0..HAMI_SLOTS whatever the file says. */
+unsigned region_slot_bound(const struct hami_region *hami);

@@ -1,0 +1,190 @@
+#include "shm/slot.h"
+
+#include "base/clock.h"
+#include "shm/account.h"
+#include "shm/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static void hint_set(struct region *r, unsigned index, uint8_t value)
+{
+	__atomic_store_n(&r->own->hint[index], value, __ATOMIC_RELAXED);
+}
+
+/*
+ * Hands the lock on byte `at` over from descriptor `fd` to a mapping of its description and closes
+ * it, if such a mapping holds a lock here; the region's own descriptor (the creation lock is held)
+ * looks from outside.
+ */
+static int keep_lock(struct region *r, int fd, int64_t at, struct slot *out)
+{
+	long page_bytes = sysconf(_SC_PAGESIZE);
+	void *keep = mmap(NULL, (size_t)page_bytes, PROT_READ, MAP_SHARED, fd, 0);
+	int rc;
+
+	out->keep = NULL;
+	out->fd = -1;
+	if (keep == MAP_FAILED || madvise(keep, (size_t)page_bytes, MADV_DONTFORK) < 0)
+		goto keep_fd;
+	close(fd);
+	rc = lock_held(r->fd, at, 1, NULL);
+	if (rc == 1) {
+		out->keep = keep;
+		return 0;
+	}
+	munmap(keep, (size_t)page_bytes);
+	fd = region_reopen(r);
+	if (fd < 0)
+		return fd;
+	/* Only a reaper can have it, for a moment: claiming needs the creation lock, which is ours. */
+	rc = lock_wait(fd, at, 1, NSEC_PER_SEC);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+keep_fd:
+	out->fd = fd;
+	return 0;
+}
+
+/* Takes all that slot `index` holds off the accounts. The caller has its byte. */
+static void give_back(struct region *r, unsigned index)
+{
+	struct account_holder h;
+
+	for (int d = 0; d < region_device_count(r->own); d++) {
+		account_settle(&h, r->own, index, d);
+		account_sub(&h, h.bytes);
+		__atomic_store_n(&r->own->slots[index].used_bytes[d], 0, __ATOMIC_RELAXED);
+	}
+}
+
+/* A freed slot shows zeros: some monitors add up all 1024 whatever their status. */
+static void clear_hami(struct hami_slot *s)
+{
+	__atomic_store_n(&s->status, HAMI_FREE, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->pid, 0, __ATOMIC_RELAXED);
+	s->hostpid = 0;
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		/* The parts first: total >= context + module + data at every instant. */
+		__atomic_store_n(&s->used[d].context_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].module_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].data_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].total_bytes, 0, __ATOMIC_RELEASE);
+		s->monitorused_bytes[d] = 0;
+		__atomic_store_n(&s->util[d].sm_pct, 0, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&s->seqlock, 0, __ATOMIC_RELEASE);
+}
+
+static void fill(struct region *r, unsigned index)
+{
+	struct hami_slot *h = &r->hami->procs[index];
+	struct ration_slot *s = &r->own->slots[index];
+	int32_t bound = __atomic_load_n(&r->hami->proc_num, __ATOMIC_RELAXED);
+
+	s->pid = (uint32_t)getpid();
+	s->start_ticks = clock_process_start((int)getpid());
+	memset(s->comm, 0, sizeof(s->comm));
+	prctl(PR_GET_NAME, s->comm);
+	__atomic_store_n(&h->pid, (int32_t)getpid(), __ATOMIC_RELAXED);
+	__atomic_store_n(&h->status, HAMI_RUNNING, __ATOMIC_RELEASE);
+	hint_set(r, index, 1);
+	while (bound < (int32_t)index + 1 &&
+	       !__atomic_compare_exchange_n(&r->hami->proc_num, &bound, (int32_t)index + 1, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
+/* The first slot whose byte can be had; those that look free first. Locked on `fd`. */
+static int take_byte(struct region *r, int fd)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (int i = 0; i < HAMI_SLOTS; i++) {
+			bool taken = __atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED);
+			int rc;
+
+			if (taken != (pass == 1))
+				continue;
+			rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
+			if (rc == 0)
+				return i;
+			if (rc != -EAGAIN)
+				return rc;
+		}
+	}
+	return -EUSERS;
+}
+
+int slot_claim(struct region *r, struct slot *out)
+{
+	int fd = region_reopen(r), index, rc;
+
+	if (fd < 0)
+		return fd;
+	index = take_byte(r, fd);
+	if (index < 0) {
+		close(fd);
+		return index;
+	}
+	rc = keep_lock(r, fd, RATION_LOCK_SLOT + index, out);
+	if (rc < 0)
+		return rc;
+	out->index = (unsigned)index;
+	give_back(r, out->index);
+	clear_hami(&r->hami->procs[index]);
+	fill(r, out->index);
+	return 0;
+}
+
+void slot_vacate(struct region *r, const struct slot *slot)
+{
+	clear_hami(&r->hami->procs[slot->index]);
+}
+
+int slot_reap(struct region *r, int own)
+{
+	int fd = region_reopen(r), reaped = 0;
+	unsigned bound = region_slot_bound(r->hami);
+
+	if (fd < 0)
+		return fd;
+	for (unsigned i = 0; i < bound; i++) {
+		if ((int)i == own || !__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
+			continue;
+		if (lock_try(fd, RATION_LOCK_SLOT + i, 1) != 0)
+			continue;
+		give_back(r, i);
+		clear_hami(&r->hami->procs[i]);
+		hint_set(r, i, 0);
+		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
+		reaped++;
+	}
+	close(fd);
+	return reaped;
+}
+
+int slot_alive(int fd, unsigned index)
+{
+	return lock_held(fd, RATION_LOCK_SLOT + index, 1, NULL);
+}
+
+int slot_keep(struct region *r, struct slot *out)
+{
+	int fd = region_reopen(r), rc;
+
+	if (fd < 0)
+		return fd;
+	rc = lock_try(fd, RATION_LOCK_KEEPER, 1);
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	out->index = HAMI_SLOTS;
+	return keep_lock(r, fd, RATION_LOCK_KEEPER, out);
+}

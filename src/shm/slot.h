@@ -1,0 +1,38 @@
+/*
+ * Slots: a process's place in the region.
+ *
+ * Slot n is alive while its byte is locked, by a mapping of an open file description of its own
+ * that no fork child inherits; no descriptor is left for the program to close. Where a mapping does
+ * not hold the lock (overlayfs), a descriptor does.
+ */
+#pragma once
+
+#include "shm/region.h"
+
+/* What holds a slot's byte. Constant after slot_claim(). */
+struct slot {
+	unsigned index;
+	void *keep; /* a mapped page of the locked description, or NULL */
+	int fd; /* the locked descriptor, where a mapping does not hold the lock; else -1 */
+};
+
+/*
+ * Takes a free slot for this process, settles what a dead holder left in it, and fills in who we
+ * are. The creation lock is held. 0, -EUSERS when all 1024 are taken, or -errno.
+ */
+int slot_claim(struct region *region, struct slot *out_slot);
+
+/* Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit. */
+void slot_vacate(struct region *region, const struct slot *slot);
+
+/*
+ * Gives back what dead processes left: takes each dead slot's byte, settles it, takes its bytes off
+ * every account. Returns how many slots were reaped, or -errno. Never touches slot `own` (-1: none).
+ */
+int slot_reap(struct region *region, int own);
+
+/* 1 when slot `index` is alive, 0 when not, -errno. `fd` may be read-only. */
+int slot_alive(int fd, unsigned index);
+
+/* Takes the keeper's byte: the file is in use though no process has a slot. As slot_claim(). */
+int slot_keep(struct region *region, struct slot *out_slot);

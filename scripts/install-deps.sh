@@ -1,0 +1,39 @@
+#!/bin/sh
+# Installs what building and testing need on Debian 12 and Ubuntu 24.04: packages by apt-get (with sudo
+# unless root), and the Python clients of the tests into .venv. What is there already is left alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null 2>&1; then
+		sudo "$@"
+	else
+		echo "install-deps: needs root or sudo for: $*" >&2
+		exit 1
+	fi
+}
+
+packages=$(scripts/need.sh test | tr '\n' ' ')
+if [ -n "$packages" ]; then
+	if ! command -v apt-get >/dev/null 2>&1; then
+		echo "install-deps: no apt-get here; install what these packages hold: $packages" >&2
+		exit 1
+	fi
+	echo "install-deps: apt-get install $packages"
+	as_root apt-get update -qq
+	# shellcheck disable=SC2086 # a list of words
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		$packages >/dev/null
+fi
+
+# The environment is as good as the list of requirements it was made from.
+wanted=tests/clients/requirements.txt
+if ! cmp -s "$wanted" .venv/requirements.txt; then
+	echo "install-deps: Python clients into .venv"
+	rm -rf .venv
+	/usr/bin/python3 -m venv .venv
+	.venv/bin/pip install -q --disable-pip-version-check -r "$wanted"
+	cp "$wanted" .venv/requirements.txt
+fi

@@ -1,0 +1,79 @@
+/*
+ * A charge: one piece of device memory on its way from "may I" to "it is mine". Reserve, driver
+ * call, commit or cancel; every charge_reserve_*() that says 0 is followed by exactly one of the
+ * two. The other way round: take, driver call, end or put back.
+ *
+ * Thread safe: a charge belongs to one thread, what it changes is quota's, track's and handle's.
+ */
+#pragma once
+
+#include "core/gpu_ops.h"
+#include "core/handle.h"
+#include "core/quota.h"
+#include "core/track.h"
+
+/* Constant between reserve and commit, but for the charge's own functions. */
+struct charge {
+	struct dev dev;
+	uint64_t bytes; /* reserved */
+	const void *ctx;
+	bool is_small;
+	bool is_managed;
+	struct track_node *node;
+	struct handle_node *handle;
+};
+
+/* Starts, after quota_init(). `ops` is kept. */
+void charge_init(const struct gpu_ops *ops);
+
+/*
+ * Reserves for a linear allocation of `bytes` in context `ctx`. A small one that the limit has no
+ * block left for may still go on: perhaps the driver has room in an open block. 0, -EDQUOT, -ENOMEM.
+ */
+int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
+
+/* Reserves for managed memory, which the driver's figure for the process does not hold. */
+int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
+
+/*
+ * The driver gave the memory at `addr`. 0, or -EDQUOT: it opened a block that the limit does not
+ * allow; the caller frees the memory again, and the charge is cancelled.
+ */
+int charge_commit(struct charge *c, uint64_t addr);
+
+/* Raises the reservation to what the driver really gave, `bytes`. 0 or -EDQUOT. */
+int charge_grow(struct charge *c, uint64_t bytes);
+
+/* The driver gave nothing. */
+void charge_cancel(struct charge *c);
+
+/* Takes the allocation at `addr` out before the driver frees it: NULL when it is not ours. */
+struct track_node *charge_take(uint64_t addr, struct dev *out_dev);
+
+/* The driver freed it, or not. */
+void charge_end(struct track_node *node, struct dev dev);
+void charge_put_back(struct track_node *node, struct dev dev);
+
+/* Reserves for a handle of `bytes`; then charge_commit_handle() or charge_cancel(). */
+int charge_reserve_handle(struct charge *c, struct dev dev, uint64_t bytes);
+void charge_commit_handle(struct charge *c, uint64_t handle);
+
+/*
+ * Memory that ended with a handle, with mappings or with a context. charge_begin() before the
+ * driver call that ends it, charge_over() after all is entered.
+ */
+void charge_begin(void);
+void charge_over(void);
+void charge_freed_handle(struct handle_freed freed);
+void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES]);
+
+/* Ends all allocations of `ctx` that were entered before `mark`; see track_mark(). */
+void charge_drop_context(const void *ctx, uint64_t mark);
+
+/*
+ * What no allocation call shows: contexts and modules. Compares the driver's figure for this
+ * process with what is tracked and charges the difference as `kind`, whatever the limit. Does
+ * nothing while allocations of this process are under way (their bytes would be taken for
+ * overhead), or when the driver cannot say. 0 when it was done, -EAGAIN, -ENOTSUP.
+ */
+int charge_reconcile(struct dev dev, enum quota_kind kind);

@@ -1,0 +1,50 @@
+/*
+ * Devices. A CUDA ordinal, an NVML index and the region's index are three types that do not mix;
+ * what ties them together is the UUID.
+ */
+#pragma once
+
+#include "base/limits.h"
+#include "shm/region.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cuda_ord {
+	int v;
+};
+
+/* Index of a device in the region's table. */
+struct dev {
+	int v;
+};
+
+/* What the driver says of a device. */
+struct device_info {
+	char uuid[RATION_UUID_BYTES];
+	uint64_t physical_bytes; /* 0 = not known */
+};
+
+/*
+ * Enters `devices` (in NVML's order) into the region's table, as long as there is room. The
+ * creation lock is held.
+ */
+void device_enter(struct region *region, const struct device_info *devices, int count);
+
+/*
+ * Learns this process's CUDA ordinals: `devices[o]` is the one with ordinal o. All must be in the
+ * region's table. 0, or -ENOSPC when a device found no place in it.
+ */
+int device_bind(struct region *region, const struct device_info *devices, int count);
+
+/* The device with this ordinal; false when there is none. */
+bool device_by_ordinal(struct cuda_ord ord, struct dev *out_dev);
+
+/* Number of CUDA ordinals bound. */
+int device_ordinals(void);
+
+/*
+ * Says in *out_error which item of the region's configuration names no device of its table: 0 when
+ * all do, -ENODEV.
+ */
+int device_check_spec(const struct region *region, struct limits_error *out_error);

@@ -1,0 +1,14 @@
+/*
+ * What the policy needs of the driver. src/drv implements it; unit tests give a fake.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct gpu_ops {
+	/*
+	 * Device memory that the driver says this process holds on the device with this UUID: 0 with
+	 * *out_bytes (0 when it holds none), -ENOTSUP when the driver cannot say, -EAGAIN when not now.
+	 */
+	int (*process_bytes)(const char *uuid, uint64_t *out_bytes);
+};

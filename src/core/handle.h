@@ -1,0 +1,65 @@
+/*
+ * What this process holds by handle: physical memory from cuMemCreate and its mappings.
+ *
+ * The driver keeps the memory while a handle reference or a mapping is left; so does the charge.
+ * Thread safe; nothing here calls the driver. As in core/track.h, a thing is taken out before the
+ * driver call that ends it and put back if that call fails: another thread may get the same handle
+ * or address as soon as the driver has let it go.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What ended with an operation: the bytes to take off, 0 when the memory is still held. */
+struct handle_freed {
+	struct dev dev;
+	uint64_t bytes;
+};
+
+/* A mapping or handle that was taken out. */
+struct handle_node;
+
+/* Starts: fork children begin with nothing. */
+void handle_init(void);
+
+/* Memory for one handle or one mapping; NULL when there is none. handle_discard() frees it. */
+struct handle_node *handle_prepare(void);
+void handle_discard(struct handle_node *node);
+
+/*
+ * Enters a created handle of `bytes` on `dev` and takes the node over. A handle of that value that
+ * stood there was released unseen: *out_stale says what that freed.
+ */
+void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
+		  struct handle_freed *out_stale);
+
+/* One more reference to `handle`, as cuMemRetainAllocationHandle gives. Unknown ones: nothing. */
+void handle_retain(uint64_t handle);
+
+/*
+ * Takes one reference off `handle` before the driver's release: false when it is unknown. With the
+ * last one *out_node is the handle, taken out; else NULL. Then handle_released() or
+ * handle_release_failed() must follow.
+ */
+bool handle_release(uint64_t handle, struct handle_node **out_node);
+struct handle_freed handle_released(struct handle_node *node);
+void handle_release_failed(uint64_t handle, struct handle_node *node);
+
+/*
+ * Enters a mapping of a known handle at [addr, addr + bytes), and takes the node over; of an
+ * unknown one the node is discarded.
+ */
+void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes, uint64_t handle);
+
+/*
+ * Takes the mappings that lie whole in [addr, addr + bytes) out, as a list (NULL: none), before the
+ * driver unmaps; then handle_unmapped() or handle_unmap_failed() must follow.
+ */
+struct handle_node *handle_unmap(uint64_t addr, uint64_t bytes);
+
+/* Ends the list. Adds what is no longer held to freed_bytes[dev]. */
+void handle_unmapped(struct handle_node *list, uint64_t freed_bytes[RATION_DEVICES]);
+void handle_unmap_failed(struct handle_node *list);

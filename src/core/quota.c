@@ -1,0 +1,177 @@
+#include "core/quota.h"
+
+#include "base/process.h"
+#include "shm/account.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+struct quota_state {
+	/* Constant after quota_init(). */
+	struct region *region;
+	unsigned slot;
+	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
+	pthread_mutex_t mutex;
+	/* mutex */
+	struct account_holder holder[RATION_DEVICES];
+	bool is_settled[RATION_DEVICES];
+	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
+};
+PROCESS_STATE(quota_state, state);
+
+void quota_init(struct region *region, const struct slot *slot)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	state.s.region = region;
+	state.s.slot = slot->index;
+}
+
+/* mutex held. The slot was settled to 0 bytes when it was claimed. */
+static struct account_holder *holder_of(int d)
+{
+	struct account_holder *h = &state.s.holder[d];
+
+	if (!state.s.is_settled[d]) {
+		account_settle(h, state.s.region->own, state.s.slot, d);
+		state.s.is_settled[d] = true;
+	}
+	return h;
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/*
+ * Shows the monitors what this process holds. mutex held, so there is one writer; total grows first
+ * and shrinks last, so that it never is below the sum of its parts.
+ */
+static void mirror(int d, bool grows)
+{
+	struct hami_slot *slot = &state.s.region->hami->procs[state.s.slot];
+	const uint64_t *held = state.s.held_bytes[d];
+	uint64_t total = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
+	struct hami_used *used;
+
+	store(&state.s.region->own->slots[state.s.slot].used_bytes[d], total);
+	if (d >= HAMI_DEVICES)
+		return;
+	used = &slot->used[d];
+	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_ACQ_REL);
+	if (grows)
+		store(&used->total_bytes, total);
+	store(&used->context_bytes, held[QUOTA_CONTEXT]);
+	store(&used->module_bytes, held[QUOTA_MODULE]);
+	store(&used->data_bytes, held[QUOTA_DATA]);
+	store(&used->total_bytes, total);
+	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_RELEASE);
+}
+
+static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	uint64_t limit_bytes = quota_limit(dev);
+	int rc;
+
+	pthread_mutex_lock(&state.s.mutex);
+	rc = account_add(holder_of(dev.v), bytes, limit_bytes);
+	if (rc == 0) {
+		state.s.held_bytes[dev.v][kind] += bytes;
+		mirror(dev.v, true);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	int rc = add(dev, kind, bytes);
+
+	if (rc == -EDQUOT && slot_reap(state.s.region, (int)state.s.slot) > 0)
+		rc = add(dev, kind, bytes);
+	return rc;
+}
+
+/* mutex held. */
+static void take_off(int d, enum quota_kind kind, uint64_t bytes)
+{
+	uint64_t *held = &state.s.held_bytes[d][kind];
+
+	if (bytes > *held)
+		bytes = *held;
+	*held -= bytes;
+	mirror(d, false);
+	account_sub(holder_of(d), bytes);
+}
+
+void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	uint64_t *held = state.s.held_bytes[dev.v], have, less;
+
+	pthread_mutex_lock(&state.s.mutex);
+	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
+	if (bytes > have && account_add(holder_of(dev.v), bytes - have, 0) == 0) {
+		held[kind] += bytes - have;
+		mirror(dev.v, true);
+	} else if (bytes < have) {
+		less = have - bytes < held[kind] ? have - bytes : held[kind];
+		take_off(dev.v, kind, less);
+		take_off(dev.v, kind == QUOTA_CONTEXT ? QUOTA_MODULE : QUOTA_CONTEXT,
+			 have - bytes - less);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	if (bytes == 0)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	take_off(dev.v, kind, bytes);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+uint64_t quota_held(struct dev dev, enum quota_kind kind)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&state.s.mutex);
+	bytes = state.s.held_bytes[dev.v][kind];
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
+}
+
+uint64_t quota_used(struct dev dev)
+{
+	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t quota_limit(struct dev dev)
+{
+	return region_limit(state.s.region->hami, state.s.region->own, dev.v);
+}
+
+uint64_t quota_left(struct dev dev)
+{
+	uint64_t limit = quota_limit(dev), used = quota_used(dev);
+
+	if (limit == 0)
+		return UINT64_MAX;
+	return used < limit ? limit - used : 0;
+}
+
+const char *quota_uuid(struct dev dev)
+{
+	return state.s.region->own->devices[dev.v].uuid;
+}
+
+struct ration_device *quota_device(struct dev dev)
+{
+	return &state.s.region->own->devices[dev.v];
+}
+
+bool quota_counts_contexts(void)
+{
+	return !(state.s.region->own->flags & RATION_FLAG_CONTEXT_FREE);
+}

@@ -1,0 +1,52 @@
+/*
+ * The quota: this process's part of the tenant's memory on every device.
+ *
+ * Thread safe. One mutex of the process's own serialises its changes; it is never held across a
+ * driver call. Between processes the account's compare-and-swap decides.
+ */
+#pragma once
+
+#include "core/device.h"
+#include "shm/slot.h"
+
+#include <stdint.h>
+
+/* What bytes are for; HAMi's monitors show the three apart. */
+enum quota_kind { QUOTA_CONTEXT, QUOTA_MODULE, QUOTA_DATA, QUOTA_KINDS };
+
+/* Starts with the slot that slot_claim() gave. Both are kept, not owned. */
+void quota_init(struct region *region, const struct slot *slot);
+
+/*
+ * Charges `bytes` if the tenant's sum stays within the limit; dead processes are reaped before it
+ * says no. 0 or -EDQUOT.
+ */
+int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
+/*
+ * Makes what this process holds as context and module `bytes` together, whatever the limit: the
+ * card has given them already. What is added counts as `kind`; what is taken off is of `kind` first.
+ */
+void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
+/* Takes `bytes` off again, never more than this process holds of that kind. */
+void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
+/* What this process holds of that kind. */
+uint64_t quota_held(struct dev dev, enum quota_kind kind);
+
+/* The tenant's sum and its limit (0: none) on a device. */
+uint64_t quota_used(struct dev dev);
+uint64_t quota_limit(struct dev dev);
+
+/* Bytes that can still be reserved: UINT64_MAX without a limit. */
+uint64_t quota_left(struct dev dev);
+
+/* Name of the device, for messages. */
+const char *quota_uuid(struct dev dev);
+
+/* The region's row of the device: learnt figures. */
+struct ration_device *quota_device(struct dev dev);
+
+/* False when the tenant was set up so that contexts and modules do not count. */
+bool quota_counts_contexts(void);

@@ -1,0 +1,86 @@
+/*
+ * What this process holds by address: allocations, and the driver's blocks behind the small ones.
+ *
+ * The driver serves requests of at most TRACK_SMALL_BYTES from shared blocks of TRACK_BLOCK_BYTES
+ * and gives a block back to the card with its last allocation (docs/real-gpu.md); larger requests
+ * get whole blocks of their own. So a small allocation is charged by its block, once.
+ *
+ * Thread safe; nothing here calls the driver. Nodes are allocated before the driver call, so that
+ * what the driver gave can always be entered.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TRACK_BLOCK_BYTES (UINT64_C(2) << 20)
+#define TRACK_SMALL_BYTES (UINT64_C(1) << 20)
+
+struct track_node;
+
+/* One allocation, as its owner sees it. */
+struct track {
+	uint64_t addr;
+	uint64_t bytes; /* charged for it alone; 0 for a small one, whose block is charged */
+	struct dev dev;
+	const void *ctx; /* the context that frees it with itself; NULL = none */
+	bool is_small;
+	bool is_managed; /* not in the driver's figure for the process */
+};
+
+/* Starts: fork children begin with nothing. */
+void track_init(void);
+
+/* Memory for one allocation's node and, for a small one, its block's. NULL when there is none. */
+struct track_node *track_prepare(bool is_small);
+
+/* Gives a prepared node back unused. NULL is fine. */
+void track_discard(struct track_node *node);
+
+/* What entering an allocation found. */
+struct track_entered {
+	bool is_new_block; /* a small one's block was not there yet */
+	uint64_t stale_bytes; /* of an allocation that stood at this address: freed unseen */
+};
+
+/*
+ * Enters an allocation and takes the node over. With may_open false a small one whose block is not
+ * there is not entered, the node is discarded, and false comes back.
+ */
+bool track_enter(struct track_node *node, const struct track *what, bool may_open,
+		 struct track_entered *out_entered);
+
+/* Takes the allocation at exactly `addr` out: its node, with *out filled; NULL when unknown. */
+struct track_node *track_take(uint64_t addr, struct track *out);
+
+/*
+ * Puts a node that track_take() gave back in: the driver did not free it. Returns the bytes of it
+ * that are no longer held, 0 but where another allocation got its address.
+ */
+uint64_t track_put_back(struct track_node *node);
+
+/*
+ * Ends a node that track_take() gave: the driver freed it. Returns the bytes that are no longer
+ * held: its own, or its block's if it was the last in it.
+ */
+uint64_t track_end(struct track_node *node);
+
+/* Now, in entered allocations: those entered later are not dropped by track_drop_context(). */
+uint64_t track_mark(void);
+
+/*
+ * Ends every allocation of the context that was entered before `mark`: the driver freed them with
+ * it. Adds the bytes no longer held to freed_bytes[dev].
+ */
+void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RATION_DEVICES]);
+
+/* True when the device has a block with small allocations. */
+bool track_has_block(struct dev dev);
+
+/* Bytes entered on the device that the driver's figure for the process holds too: not managed. */
+uint64_t track_physical(struct dev dev);
+
+/* Adds to (or takes off) track_physical(): memory that is tracked elsewhere, VMM handles. */
+void track_physical_add(struct dev dev, int64_t bytes);

@@ -28,12 +28,13 @@ if [ -n "$packages" ]; then
 		$packages >/dev/null
 fi
 
-# The environment is as good as the list of requirements it was made from.
-wanted=tests/clients/requirements.txt
-if ! cmp -s "$wanted" .venv/requirements.txt; then
+# The environment is as good as the lists of requirements it was made from.
+wanted=$(cat tests/clients/requirements.txt tests/lint/requirements.txt)
+if [ "$wanted" != "$(cat .venv/requirements.txt 2>/dev/null)" ]; then
 	echo "install-deps: Python clients into .venv"
 	rm -rf .venv
 	/usr/bin/python3 -m venv .venv
-	.venv/bin/pip install -q --disable-pip-version-check -r "$wanted"
-	cp "$wanted" .venv/requirements.txt
+	.venv/bin/pip install -q --disable-pip-version-check \
+		-r tests/clients/requirements.txt -r tests/lint/requirements.txt
+	echo "$wanted" >.venv/requirements.txt
 fi

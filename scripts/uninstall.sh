@@ -11,10 +11,10 @@ destdir=${DESTDIR:-}
 while read -r file || [ -n "$file" ]; do
 	rm -f "$destdir$file"
 	echo "-- Removed: $destdir$file"
+	folder=${file%/*}
+	while [ "${folder##*/}" = ration ] || [ "${folder##*/}" = sim ]; do
+		rmdir "$destdir$folder" 2>/dev/null || break
+		folder=${folder%/*}
+	done
 done <"$manifest"
-for folder in lib/ration/sim lib/ration include/ration; do
-	while read -r file || [ -n "$file" ]; do
-		case $file in */"$folder"/*) rmdir "$destdir${file%/*}" 2>/dev/null || : ;; esac
-	done <"$manifest"
-done
 rm -f "$manifest"

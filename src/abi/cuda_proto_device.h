@@ -32,8 +32,8 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *out_width, CUarray_format fo
 					    unsigned channels, CUdevice dev);
 CUresult cuDeviceGetUuid(CUuuid *out_uuid, CUdevice dev);
 __typeof__(cuDeviceGetUuid) cuDeviceGetUuid_v2;
-CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev);
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev);
+CUresult cuDeviceTotalMem(unsigned int *out_bytes, CUdevice dev);
+CUresult cuDeviceTotalMem_v2(size_t *out_bytes, CUdevice dev);
 
 /* Primary contexts. */
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *out_flags, int *out_active);
@@ -57,13 +57,13 @@ CUresult cuCtxDestroy(CUcontext ctx);
 __typeof__(cuCtxDestroy) cuCtxDestroy_v2;
 CUresult cuCtxDetach(CUcontext ctx);
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *out_version);
-CUresult cuCtxGetCacheConfig(CUfunc_cache *out_pconfig);
+CUresult cuCtxGetCacheConfig(CUfunc_cache *out_config);
 CUresult cuCtxGetCurrent(CUcontext *out_ctx);
 CUresult cuCtxGetDevice(CUdevice *out_dev);
 CUresult cuCtxGetDevice_v2(CUdevice *out_dev, CUcontext ctx);
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam *out_affinity, CUexecAffinityType type);
 CUresult cuCtxGetFlags(unsigned int *out_flags);
-CUresult cuCtxGetId(CUcontext ctx, unsigned long long *out_ctx_id);
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *out_id);
 CUresult cuCtxGetLimit(size_t *out_value, CUlimit limit);
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig *out_config);
 CUresult cuCtxGetStreamPriorityRange(int *out_least_priority, int *out_greatest_priority);
@@ -99,10 +99,10 @@ CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
 				    CUflushGPUDirectRDMAWritesScope scope);
 
 /* Resources of a device and green contexts. */
-CUresult cuCtxFromGreenCtx(CUcontext *out_ctx, CUgreenCtx ctx);
+CUresult cuCtxFromGreenCtx(CUcontext *out_ctx, CUgreenCtx green);
 CUresult cuCtxGetDevResource(CUcontext ctx, CUdevResource *out_resource, CUdevResourceType type);
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *resources,
-				   unsigned int nb_resources);
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *out_desc, CUdevResource *resources,
+				   unsigned int count);
 CUresult cuDevSmResourceSplit(CUdevResource *out_groups, unsigned int group_count,
 			      const CUdevResource *input, CUdevResource *out_rest,
 			      unsigned int flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *group_params);
@@ -112,14 +112,14 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *out_groups, unsigned int *ou
 CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *out_resource, CUdevResourceType type);
 CUresult cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			  unsigned int flags);
-CUresult cuGreenCtxDestroy(CUgreenCtx ctx);
-CUresult cuGreenCtxGetDevResource(CUgreenCtx ctx, CUdevResource *out_resource,
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *out_resource,
 				  CUdevResourceType type);
-CUresult cuGreenCtxGetId(CUgreenCtx green, unsigned long long *out_green_ctx_id);
-CUresult cuGreenCtxRecordEvent(CUgreenCtx ctx, CUevent event);
+CUresult cuGreenCtxGetId(CUgreenCtx green, unsigned long long *out_id);
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event);
 CUresult cuGreenCtxStreamCreate(CUstream *out_stream, CUgreenCtx green, unsigned int flags,
 				int priority);
-CUresult cuGreenCtxWaitEvent(CUgreenCtx ctx, CUevent event);
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event);
 
 /* Notifications of the driver. */
 CUresult cuDeviceRegisterAsyncNotification(CUdevice dev, CUasyncCallback callback_func, void *data,

@@ -19,12 +19,12 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out_handle, CU
 CUresult cuGraphCreate(CUgraph *out_graph, unsigned int flags);
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph graph);
-CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *out_count);
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *inout_count);
 CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-			    CUgraphEdgeData *edges, size_t *out_count);
-CUresult cuGraphGetId(CUgraph graph, unsigned int *out_graph_id);
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *out_nodes, size_t *out_count);
-CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *out_root_nodes, size_t *out_count);
+			    CUgraphEdgeData *edges, size_t *inout_count);
+CUresult cuGraphGetId(CUgraph graph, unsigned int *out_id);
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *out_nodes, size_t *inout_count);
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *out_root_nodes, size_t *inout_count);
 CUresult cuGraphNodeFindInClone(CUgraphNode *out_node, CUgraphNode node, CUgraph clone);
 CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
 				   size_t count);
@@ -34,7 +34,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 /* Executable graphs. */
 CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *out_flags);
-CUresult cuGraphExecGetId(CUgraphExec exec, unsigned int *out_graph_id);
+CUresult cuGraphExecGetId(CUgraphExec exec, unsigned int *out_id);
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *out_error_node,
 			   CUgraphExecUpdateResult *out_result);
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
@@ -62,13 +62,14 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out_node, CUgraph graph, const CUgraphNo
 __typeof__(cuGraphAddNode_v2) cuGraphAddNode_v3;
 CUresult cuGraphDestroyNode(CUgraphNode node);
 CUresult cuGraphNodeGetContainingGraph(CUgraphNode node, CUgraph *out_graph);
-CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *dependencies, size_t *out_count);
+CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *dependencies,
+				    size_t *inout_count);
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies,
-				       CUgraphEdgeData *edges, size_t *out_count);
+				       CUgraphEdgeData *edges, size_t *inout_count);
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *dependent_nodes,
-				      size_t *out_count);
+				      size_t *inout_count);
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependent_nodes,
-					 CUgraphEdgeData *edges, size_t *out_count);
+					 CUgraphEdgeData *edges, size_t *inout_count);
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *out_enabled);
 CUresult cuGraphNodeGetLocalId(CUgraphNode node, unsigned int *out_node_id);
 CUresult cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams *out_params);

@@ -12,9 +12,9 @@
 CUresult cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int count, CUmodule mod);
 CUresult cuModuleGetFunction(CUfunction *out_func, CUmodule module, const char *name);
 CUresult cuModuleGetFunctionCount(unsigned int *out_count, CUmodule mod);
-CUresult cuModuleGetGlobal(CUdeviceptr_v1 *out_addr, unsigned int *bytes, CUmodule module,
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *out_addr, unsigned int *out_bytes, CUmodule module,
 			   const char *name);
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *out_addr, size_t *bytes, CUmodule module,
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *out_addr, size_t *out_bytes, CUmodule module,
 			      const char *name);
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *out_mode);
 CUresult cuModuleLoad(CUmodule *out_module, const char *path);
@@ -29,18 +29,18 @@ CUresult cuKernelGetAttribute(int *out_value, CUfunction_attribute attr, CUkerne
 			      CUdevice dev);
 CUresult cuKernelGetFunction(CUfunction *out_func, CUkernel kernel);
 CUresult cuKernelGetLibrary(CUlibrary *out_library, CUkernel kernel);
-CUresult cuKernelGetName(const char **name, CUkernel func);
+CUresult cuKernelGetName(const char **out_name, CUkernel func);
 CUresult cuKernelGetParamCount(CUkernel kernel, size_t *out_param_count);
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t param_index, size_t *out_param_offset,
 			      size_t *out_param_size);
-CUresult cuKernelSetAttribute(CUfunction_attribute attr, int val, CUkernel kernel, CUdevice dev);
+CUresult cuKernelSetAttribute(CUfunction_attribute attr, int value, CUkernel kernel, CUdevice dev);
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev);
 CUresult cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int count, CUlibrary library);
-CUresult cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *bytes, CUlibrary library,
+CUresult cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
 			    const char *name);
 CUresult cuLibraryGetKernel(CUkernel *out_kernel, CUlibrary library, const char *name);
 CUresult cuLibraryGetKernelCount(unsigned int *out_count, CUlibrary library);
-CUresult cuLibraryGetManaged(CUdeviceptr *out_addr, size_t *bytes, CUlibrary library,
+CUresult cuLibraryGetManaged(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
 			     const char *name);
 CUresult cuLibraryGetModule(CUmodule *out_module, CUlibrary library);
 CUresult cuLibraryGetUnifiedFunction(void **out_fptr, CUlibrary library, const char *symbol);
@@ -57,7 +57,7 @@ CUresult cuLibraryUnload(CUlibrary library);
 /* Functions. */
 CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attr, CUfunction func);
 CUresult cuFuncGetModule(CUmodule *out_module, CUfunction func);
-CUresult cuFuncGetName(const char **name, CUfunction func);
+CUresult cuFuncGetName(const char **out_name, CUfunction func);
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *out_state, CUfunction func);
 CUresult cuFuncLoad(CUfunction func);
 CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attr, int value);
@@ -127,4 +127,4 @@ CUresult cuLaunchGridAsync(CUfunction func, int grid_width, int grid_height, CUs
 CUresult cuParamSetSize(CUfunction func, unsigned int bytes);
 CUresult cuParamSetf(CUfunction func, int offset, float value);
 CUresult cuParamSeti(CUfunction func, int offset, unsigned int value);
-CUresult cuParamSetv(CUfunction func, int offset, void *out_addr, unsigned int bytes);
+CUresult cuParamSetv(CUfunction func, int offset, void *value, unsigned int bytes);

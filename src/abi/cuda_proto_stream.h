@@ -31,7 +31,7 @@ __typeof__(cuStreamGetDevice) cuStreamGetDevice_ptsz;
 CUresult cuStreamGetFlags(CUstream stream, unsigned int *out_flags);
 __typeof__(cuStreamGetFlags) cuStreamGetFlags_ptsz;
 CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *out_green);
-CUresult cuStreamGetId(CUstream stream, unsigned long long *out_stream_id);
+CUresult cuStreamGetId(CUstream stream, unsigned long long *out_id);
 __typeof__(cuStreamGetId) cuStreamGetId_ptsz;
 CUresult cuStreamGetPriority(CUstream stream, int *out_priority);
 __typeof__(cuStreamGetPriority) cuStreamGetPriority_ptsz;
@@ -47,7 +47,7 @@ CUresult cuStreamCopyAttributes(CUstream dst_stream, CUstream src_stream);
 __typeof__(cuStreamCopyAttributes) cuStreamCopyAttributes_ptsz;
 CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *out_value);
 __typeof__(cuStreamGetAttribute) cuStreamGetAttribute_ptsz;
-CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *param);
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value);
 __typeof__(cuStreamSetAttribute) cuStreamSetAttribute_ptsz;
 
 /* Capture. */
@@ -60,7 +60,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
 				     size_t count, CUstreamCaptureMode mode);
 __typeof__(cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph_ptsz;
 CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
-				       CUgraphRecaptureCallback callback_func, void *data);
+				       CUgraphRecaptureCallback callback, void *data);
 __typeof__(cuStreamBeginRecaptureToGraph) cuStreamBeginRecaptureToGraph_ptsz;
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out_graph);
 __typeof__(cuStreamEndCapture) cuStreamEndCapture_ptsz;
@@ -69,13 +69,12 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *out_stat
 __typeof__(cuStreamGetCaptureInfo) cuStreamGetCaptureInfo_ptsz;
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *out_status,
 				   cuuint64_t *out_id, CUgraph *out_graph,
-				   const CUgraphNode **out_dependencies,
-				   size_t *out_num_dependencies);
+				   const CUgraphNode **out_dependencies, size_t *out_count);
 __typeof__(cuStreamGetCaptureInfo_v2) cuStreamGetCaptureInfo_v2_ptsz;
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *out_status,
 				   cuuint64_t *out_id, CUgraph *out_graph,
 				   const CUgraphNode **out_dependencies,
-				   const CUgraphEdgeData **out_edges, size_t *out_num_dependencies);
+				   const CUgraphEdgeData **out_edges, size_t *out_count);
 __typeof__(cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3_ptsz;
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out_status);
 __typeof__(cuStreamIsCapturing) cuStreamIsCapturing_ptsz;
@@ -86,7 +85,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *depe
 					      const CUgraphEdgeData *edges, size_t count,
 					      unsigned int flags);
 __typeof__(cuStreamUpdateCaptureDependencies_v2) cuStreamUpdateCaptureDependencies_v2_ptsz;
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *out_mode);
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *inout_mode);
 
 /* Waits on and writes to memory. */
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *ops,

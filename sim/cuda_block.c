@@ -1,0 +1,113 @@
+#include "cuda_block.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "cuda_context.h"
+#include "cuda_heap.h"
+
+enum { UNITS = 4096 };
+
+struct cuda_block {
+	uint64_t start;
+	struct CUctx_st *ctx;
+	int used_units;
+	unsigned char used[UNITS / 8]; /* a bit per unit */
+	struct cuda_block *next, **link;
+};
+
+static struct cuda_block *blocks; /* the driver's lock */
+
+static bool is_used(const struct cuda_block *b, int unit)
+{
+	return b->used[unit / 8] >> (unit % 8) & 1;
+}
+
+static void mark(struct cuda_block *b, int first, int count, bool used)
+{
+	for (int i = first; i < first + count; i++) {
+		if (used)
+			b->used[i / 8] |= (unsigned char)(1u << (i % 8));
+		else
+			b->used[i / 8] &= (unsigned char)~(1u << (i % 8));
+	}
+	b->used_units += used ? count : -count;
+}
+
+/* First run of `count` free units, or -1. */
+static int find_run(const struct cuda_block *b, int count)
+{
+	int run = 0;
+
+	for (int i = 0; i < UNITS; i++) {
+		if (i % 8 == 0 && b->used[i / 8] == 0xff) {
+			run = 0;
+			i += 7;
+			continue;
+		}
+		run = is_used(b, i) ? 0 : run + 1;
+		if (run == count)
+			return i - count + 1;
+	}
+	return -1;
+}
+
+static struct cuda_block *new_block(struct CUctx_st *ctx)
+{
+	struct cuda_block *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	if (cuda_heap_take(ctx->index, HEAP_BLOCK_BYTES, &b->start) != 0) {
+		free(b);
+		return NULL;
+	}
+	b->ctx = ctx;
+	b->next = blocks;
+	b->link = &blocks;
+	if (blocks)
+		blocks->link = &b->next;
+	blocks = b;
+	return b;
+}
+
+int cuda_block_take(struct CUctx_st *ctx, uint64_t size_bytes, uint64_t *out_address,
+		    struct cuda_block **out_block)
+{
+	int count = (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
+	struct cuda_block *b;
+	int first = -1;
+
+	for (b = blocks; b; b = b->next) {
+		if (b->ctx != ctx || UNITS - b->used_units < count)
+			continue;
+		first = find_run(b, count);
+		if (first >= 0)
+			break;
+	}
+	if (!b) {
+		b = new_block(ctx);
+		first = 0;
+	}
+	if (!b)
+		return -ENOMEM;
+	mark(b, first, count, true);
+	*out_address = b->start + (uint64_t)first * BLOCK_UNIT_BYTES;
+	*out_block = b;
+	return 0;
+}
+
+void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_bytes)
+{
+	int count = (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
+
+	mark(block, (int)((address - block->start) / BLOCK_UNIT_BYTES), count, false);
+	if (block->used_units)
+		return;
+	*block->link = block->next;
+	if (block->next)
+		block->next->link = block->link;
+	cuda_heap_give(block->ctx->index, block->start, HEAP_BLOCK_BYTES);
+	free(block);
+}

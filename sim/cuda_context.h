@@ -1,0 +1,65 @@
+/*
+ * Contexts and each thread's stack of them.
+ *
+ * A context's structure is never freed: a thread may still have it on its stack after another one
+ * destroyed it, and must then hear CUDA_ERROR_CONTEXT_IS_DESTROYED.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+enum { CONTEXT_LIMITS = 16 };
+
+struct CUctx_st {
+	/* constant after creation */
+	CUdevice dev;
+	int index; /* of the device in the machine */
+	bool is_primary;
+	/* the driver's lock */
+	uint64_t id; /* new for every life of a primary context */
+	bool is_alive;
+	int references; /* retains of a primary context, attaches of another */
+	unsigned flags, api_version;
+	CUresult error;       /* sticky: what every call answers from then on */
+	uint64_t peers;       /* ordinals whose memory this context may reach */
+	uint64_t last_ticket; /* number of the last work submitted */
+	size_t limit[CONTEXT_LIMITS];
+	uint64_t local_bytes; /* device memory taken for local memory */
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	struct CUstream_st *streams;
+	struct CUstream_st *legacy;
+	struct CUctx_st *next;
+};
+
+/* The calling thread's current context: CUDA_ERROR_INVALID_CONTEXT when there is none,
+ * CONTEXT_IS_DESTROYED when it is gone, its own error when it has one. */
+CUresult cuda_context_current(struct CUctx_st **out_ctx);
+
+/* The same, but a context with an error is found too. */
+CUresult cuda_context_current_any(struct CUctx_st **out_ctx);
+
+/* CUDA_SUCCESS when `ctx` is a living context. */
+CUresult cuda_context_check(struct CUctx_st *ctx);
+
+/* Brings a context to life on `dev`: takes its memory, makes its streams. */
+CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags);
+
+/* Waits for its work and gives all its resources back. */
+void cuda_context_stop(struct CUctx_st *ctx);
+
+/* An unborn context on the list of all. NULL when host memory is out. */
+struct CUctx_st *cuda_context_new(CUdevice dev, bool is_primary);
+
+/* Notes the first error of a context; all its calls answer it from then on. */
+void cuda_context_fail(struct CUctx_st *ctx, CUresult error);
+
+/* First context of the list of all, living or not. */
+struct CUctx_st *cuda_context_first(void);
+
+/* True for a combination of creation flags that exists. */
+bool cuda_context_are_flags_valid(unsigned flags);

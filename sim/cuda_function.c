@@ -1,0 +1,166 @@
+#include "cuda_module.h"
+
+#include "cuda_call.h"
+#include "cuda_context.h"
+#include "cuda_device.h"
+#include "cuda_library.h"
+#include "cuda_object.h"
+
+enum { REGISTERS = 16, PTX_VERSION = 60 };
+
+CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfunc_st **out)
+{
+	struct CUkern_st *kernel = (struct CUkern_st *)handle;
+	struct CUmod_st *module;
+	CUresult res;
+
+	if (cuda_object_is(OBJECT_FUNCTION, handle)) {
+		*out = handle;
+		return handle->module->ctx == ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	}
+	if (!cuda_object_is(OBJECT_KERNEL, handle))
+		return CUDA_ERROR_INVALID_HANDLE;
+	res = cuda_module_of(kernel->library, ctx, &module);
+	if (res == CUDA_SUCCESS)
+		*out = &module->function[kernel - kernel->library->kernel];
+	return res;
+}
+
+CUresult cuda_function_attribute(const struct CUfunc_st *func, CUdevice dev,
+				 CUfunction_attribute attribute, int *out_value)
+{
+	const struct machine_device *d = cuda_device_get(dev);
+
+	switch ((int)attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*out_value = 1024;
+		break;
+	case CU_FUNC_ATTRIBUTE_NUM_REGS:
+		*out_value = REGISTERS;
+		break;
+	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+		*out_value = PTX_VERSION;
+		break;
+	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+		*out_value = (int)(d->cc_major * 10 + d->cc_minor);
+		break;
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		*out_value = func->max_dynamic_shared_bytes;
+		break;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		*out_value = func->carveout_pct;
+		break;
+	default:
+		if ((int)attribute < 0 ||
+		    attribute > CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED)
+			return CUDA_ERROR_INVALID_VALUE;
+		*out_value = 0;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Starts a call about a function that exists; a library's kernel is none here. */
+static CUresult begin(enum cuda_id id, CUfunction func)
+{
+	struct CUctx_st *ctx;
+	CUresult res = cuda_call_begin_context(id, &ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_FUNCTION, func))
+		return cuda_call_end(CUDA_ERROR_INVALID_HANDLE);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfunction func)
+{
+	CUresult res = begin(CUDA_ID_cuFuncGetAttribute, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_value)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(
+		cuda_function_attribute(func, func->module->ctx->dev, attribute, out_value));
+}
+
+CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attribute, int value)
+{
+	CUresult res = begin(CUDA_ID_cuFuncSetAttribute, func);
+	int most;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	cuda_device_attribute(func->module->ctx->dev,
+			      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
+	switch ((int)attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		if (value < 0 || value > most)
+			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+		func->max_dynamic_shared_bytes = value;
+		break;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		if (value < -1 || value > 100)
+			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+		func->carveout_pct = value;
+		break;
+	default:
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	}
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncGetModule(CUmodule *out_module, CUfunction func)
+{
+	CUresult res = begin(CUDA_ID_cuFuncGetModule, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_module)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_module = func->module;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncGetName(const char **out_name, CUfunction func)
+{
+	CUresult res = begin(CUDA_ID_cuFuncGetName, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_name)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_name = func->kernel->name;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *out_state, CUfunction func)
+{
+	CUresult res = begin(CUDA_ID_cuFuncIsLoaded, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_state)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_state = CU_FUNCTION_LOADING_STATE_LOADED;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncLoad(CUfunction func)
+{
+	CUresult res = begin(CUDA_ID_cuFuncLoad, func);
+
+	return res == CUDA_SUCCESS ? cuda_call_end(CUDA_SUCCESS) : res;
+}
+
+/* A hint; this device has nothing to prefer. */
+CUresult cuFuncSetCacheConfig(CUfunction func, CUfunc_cache config)
+{
+	CUresult res = begin(CUDA_ID_cuFuncSetCacheConfig, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if ((int)config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(CUDA_SUCCESS);
+}

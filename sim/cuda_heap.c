@@ -1,0 +1,136 @@
+#include "cuda_heap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cuda_extent.h"
+#include "machine.h"
+
+#define HOST_WINDOW_BYTES ((uint64_t)1 << 40)
+
+struct heap {
+	uint64_t base, size_bytes;
+	int fd; /* -1: pages without a file, known to this process only */
+	struct cuda_extents free;
+};
+
+static struct heap heaps[MACHINE_DEVICES + 1]; /* the driver's lock; the host's is the last */
+
+static struct heap *get(int index)
+{
+	return &heaps[index == HEAP_HOST ? MACHINE_DEVICES : index];
+}
+
+/* A file of this size, or -1 where a file size limit forbids it (it would also send SIGXFSZ). */
+static int make_file(uint64_t size_bytes)
+{
+	struct rlimit limit;
+	int fd;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size_bytes)
+		return -1;
+	fd = memfd_create("sim-heap", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, (off_t)size_bytes) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_window(struct heap *h, uint64_t size_bytes)
+{
+	int flags = MAP_SHARED | MAP_NORESERVE;
+	uint64_t room = size_bytes + HEAP_BLOCK_BYTES;
+	uint64_t base;
+	char *map;
+
+	h->fd = make_file(size_bytes);
+	map = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		goto out_close;
+	base = ((uint64_t)map + HEAP_BLOCK_BYTES - 1) & ~(HEAP_BLOCK_BYTES - 1);
+	if (mmap((void *)base, size_bytes, PROT_READ | PROT_WRITE,
+		 flags | MAP_FIXED | (h->fd < 0 ? MAP_ANONYMOUS : 0), h->fd, 0) == MAP_FAILED)
+		goto out_unmap;
+	madvise((void *)base, size_bytes, MADV_DONTFORK);
+	madvise((void *)base, size_bytes, MADV_DONTDUMP);
+	if (cuda_extent_add(&h->free, base, size_bytes) != 0)
+		goto out_unmap;
+	h->base = base;
+	h->size_bytes = size_bytes;
+	return 0;
+
+out_unmap:
+	munmap(map, room);
+out_close:
+	if (h->fd >= 0)
+		close(h->fd);
+	return -ENOMEM;
+}
+
+/* Four times the device's size, so that free addresses never run out before free memory does. */
+int cuda_heap_open(int index)
+{
+	struct heap *h = get(index);
+	uint64_t size_bytes = HOST_WINDOW_BYTES;
+
+	if (h->base)
+		return 0;
+	if (index != HEAP_HOST)
+		size_bytes = 4 * machine_device(index)->memory_bytes;
+	size_bytes = (size_bytes + HEAP_BLOCK_BYTES - 1) & ~(HEAP_BLOCK_BYTES - 1);
+	return open_window(h, size_bytes);
+}
+
+int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
+{
+	int err = cuda_heap_open(index);
+
+	if (err)
+		return err;
+	if (size_bytes > get(index)->size_bytes)
+		return -ENOMEM;
+	if (index != HEAP_HOST && machine_take(index, size_bytes) != 0)
+		return -ENOMEM;
+	err = cuda_extent_take(&get(index)->free, size_bytes, HEAP_BLOCK_BYTES, out_address);
+	if (err) {
+		if (index != HEAP_HOST)
+			machine_give(index, size_bytes);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes)
+{
+	madvise((void *)address, size_bytes, MADV_REMOVE);
+	cuda_extent_add(&get(index)->free, address, size_bytes);
+	if (index != HEAP_HOST)
+		machine_give(index, size_bytes);
+}
+
+/* A length of 0 makes mremap() duplicate a shared mapping instead of moving it. */
+int cuda_heap_alias(uint64_t address, uint64_t size_bytes, uint64_t target)
+{
+	void *map = mremap((void *)address, 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			   (void *)target);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	madvise(map, size_bytes, MADV_DONTFORK);
+	return 0;
+}
+
+int cuda_heap_file(int index, uint64_t address, int *out_fd, uint64_t *out_offset)
+{
+	struct heap *h = get(index);
+
+	if (h->fd < 0)
+		return -ENOTSUP;
+	*out_fd = h->fd;
+	*out_offset = address - h->base;
+	return 0;
+}

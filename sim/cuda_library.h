@@ -1,0 +1,14 @@
+/* Libraries: images loaded once, of which every context gets a module when it first needs one. */
+#pragma once
+
+#include "abi/cuda.h"
+#include "cuda_kernel.h"
+
+struct CUkern_st {
+	const struct cuda_kernel *kernel;
+	struct CUlib_st *library;
+};
+
+struct CUlib_st {
+	struct CUkern_st *kernel; /* one for each kernel */
+};

@@ -1,0 +1,310 @@
+#include "cuda_module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_call.h"
+#include "cuda_context.h"
+#include "cuda_heap.h"
+#include "cuda_library.h"
+#include "cuda_memory.h"
+#include "cuda_object.h"
+#include "cuda_stream.h"
+
+#define FATBIN_MAGIC 0xba55ed50u
+#define FATBIN_WRAPPER_MAGIC 0x466243b1u
+
+static struct CUmod_st *modules; /* the driver's lock */
+
+CUresult cuda_module_check_image(const void *image)
+{
+	uint32_t magic;
+
+	if (!image)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (memcmp(image, "", 1) == 0)
+		return CUDA_ERROR_INVALID_IMAGE;
+	if (strnlen(image, 4) == 4) {
+		memcpy(&magic, image, sizeof(magic));
+		if (magic == FATBIN_MAGIC || magic == FATBIN_WRAPPER_MAGIC ||
+		    memcmp(image,
+			   "\x7f"
+			   "ELF",
+			   4) == 0)
+			return CUDA_SUCCESS;
+	}
+	return strstr(image, ".version") ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult cuda_module_read_file(const char *path, void **out_image)
+{
+	FILE *file = fopen(path, "re");
+	char *image = NULL;
+	size_t size = 0, room = 0, got;
+
+	if (!file)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	do {
+		char *grown;
+
+		room += 65536;
+		grown = realloc(image, room + 1);
+		if (!grown) {
+			free(image);
+			fclose(file);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		image = grown;
+		got = fread(image + size, 1, room - size, file);
+		size += got;
+	} while (size == room);
+	fclose(file);
+	image[size] = '\0';
+	*out_image = image;
+	return CUDA_SUCCESS;
+}
+
+static int add_functions(struct CUmod_st *module)
+{
+	int count = cuda_kernel_count();
+
+	module->function = calloc((size_t)count, sizeof(*module->function));
+	if (!module->function)
+		return -1;
+	for (int i = 0; i < count; i++) {
+		struct CUfunc_st *f = &module->function[i];
+
+		f->kernel = cuda_kernel_get(i);
+		f->module = module;
+		f->max_dynamic_shared_bytes = 49152;
+		f->carveout_pct = -1;
+		if (cuda_object_add(OBJECT_FUNCTION, f) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+CUresult cuda_module_new(struct CUctx_st *ctx, struct CUlib_st *library, struct CUmod_st **out)
+{
+	struct CUmod_st *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	m->ctx = ctx;
+	m->library = library;
+	m->next = modules;
+	m->link = &modules;
+	if (modules)
+		modules->link = &m->next;
+	modules = m;
+	m->memory = cuda_memory_new(ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
+	if (!m->memory || add_functions(m) != 0 || cuda_object_add(OBJECT_MODULE, m) != 0) {
+		cuda_module_delete(m);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*out = m;
+	return CUDA_SUCCESS;
+}
+
+void cuda_module_delete(struct CUmod_st *module)
+{
+	cuda_object_remove(module);
+	for (int i = 0; module->function && i < cuda_kernel_count(); i++)
+		cuda_object_remove(&module->function[i]);
+	free(module->function);
+	if (module->memory)
+		cuda_memory_delete(module->memory);
+	*module->link = module->next;
+	if (module->next)
+		module->next->link = module->link;
+	free(module);
+}
+
+void cuda_module_delete_all(struct CUctx_st *ctx)
+{
+	struct CUmod_st *next;
+
+	for (struct CUmod_st *m = modules; m; m = next) {
+		next = m->next;
+		if (m->ctx == ctx)
+			cuda_module_delete(m);
+	}
+}
+
+bool cuda_module_is_loaded(const struct CUlib_st *library, const struct CUctx_st *ctx)
+{
+	for (const struct CUmod_st *m = modules; m; m = m->next)
+		if (m->library == library && m->ctx == ctx)
+			return true;
+	return false;
+}
+
+CUresult cuda_module_of(struct CUlib_st *library, struct CUctx_st *ctx, struct CUmod_st **out)
+{
+	for (struct CUmod_st *m = modules; m; m = m->next) {
+		if (m->library == library && m->ctx == ctx) {
+			*out = m;
+			return CUDA_SUCCESS;
+		}
+	}
+	return cuda_module_new(ctx, library, out);
+}
+
+static CUresult load(enum cuda_id id, CUmodule *out_module, const void *image)
+{
+	struct CUctx_st *ctx;
+	CUresult res = cuda_call_begin_context(id, &ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = out_module ? cuda_module_check_image(image) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_stream_check_unsafe(ctx);
+	if (res == CUDA_SUCCESS)
+		res = cuda_module_new(ctx, NULL, out_module);
+	return cuda_call_end(res);
+}
+
+CUresult cuModuleLoadData(CUmodule *out_module, const void *image)
+{
+	return load(CUDA_ID_cuModuleLoadData, out_module, image);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *out_module, const void *image, unsigned int count,
+			    CUjit_option *options, void **values)
+{
+	if (count && (!options || !values))
+		return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
+	return load(CUDA_ID_cuModuleLoadDataEx, out_module, image);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *out_module, const void *image)
+{
+	return load(CUDA_ID_cuModuleLoadFatBinary, out_module, image);
+}
+
+CUresult cuModuleLoad(CUmodule *out_module, const char *path)
+{
+	void *image;
+	CUresult res;
+
+	if (!cuda_call_is_ready())
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (!path)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = cuda_module_read_file(path, &image);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = load(CUDA_ID_cuModuleLoad, out_module, image);
+	free(image);
+	return res;
+}
+
+/* Starts a call about a module that exists. */
+static CUresult begin(enum cuda_id id, CUmodule module)
+{
+	struct CUctx_st *ctx;
+	CUresult res = cuda_call_begin_context(id, &ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_MODULE, module))
+		return cuda_call_end(CUDA_ERROR_INVALID_HANDLE);
+	return CUDA_SUCCESS;
+}
+
+/* A library's module goes with its library only. */
+CUresult cuModuleUnload(CUmodule module)
+{
+	CUresult res = begin(CUDA_ID_cuModuleUnload, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (module->library)
+		return cuda_call_end(CUDA_ERROR_NOT_PERMITTED);
+	cuda_stream_drain(module->ctx);
+	if (cuda_object_is(OBJECT_MODULE, module))
+		cuda_module_delete(module);
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuModuleGetFunction(CUfunction *out_func, CUmodule module, const char *name)
+{
+	CUresult res = begin(CUDA_ID_cuModuleGetFunction, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_func || !name)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < cuda_kernel_count(); i++) {
+		if (strcmp(module->function[i].kernel->name, name) == 0) {
+			*out_func = &module->function[i];
+			return cuda_call_end(CUDA_SUCCESS);
+		}
+	}
+	return cuda_call_end(CUDA_ERROR_NOT_FOUND);
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int *out_count, CUmodule module)
+{
+	CUresult res = begin(CUDA_ID_cuModuleGetFunctionCount, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_count)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_count = (unsigned)cuda_kernel_count();
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int count, CUmodule module)
+{
+	CUresult res = begin(CUDA_ID_cuModuleEnumerateFunctions, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_functions || count == 0)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < cuda_kernel_count() && i < (int)count; i++)
+		out_functions[i] = &module->function[i];
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+/* The built-in kernels have no global variables. */
+static CUresult get_global(enum cuda_id id, CUmodule module, const char *name)
+{
+	CUresult res = begin(id, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return cuda_call_end(name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *out_address, unsigned int *out_bytes, CUmodule module,
+			   const char *name)
+{
+	(void)out_address;
+	(void)out_bytes;
+	return get_global(CUDA_ID_cuModuleGetGlobal, module, name);
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *out_address, size_t *out_bytes, CUmodule module,
+			      const char *name)
+{
+	(void)out_address;
+	(void)out_bytes;
+	return get_global(CUDA_ID_cuModuleGetGlobal_v2, module, name);
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *out_mode)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuModuleGetLoadingMode);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_mode)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_mode = CU_MODULE_EAGER_LOADING;
+	return cuda_call_end(CUDA_SUCCESS);
+}

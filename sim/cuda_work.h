@@ -1,0 +1,90 @@
+/*
+ * One piece of work in a stream, and the worker that executes it.
+ *
+ * Work is readied and released under the driver's lock, and run without it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/cuda.h"
+#include "cuda_turn.h"
+
+struct cuda_kernel;
+struct cuda_range;
+struct cuda_record;
+struct CUgraphExec_st;
+struct CUstream_st;
+
+enum { WORK_PARAMS = 6 };
+
+struct cuda_work;
+
+struct cuda_work_ops {
+	bool needs_turn; /* executes on the device */
+	/* May it start now? NULL: always. The driver's lock is held. */
+	bool (*is_ready)(const struct cuda_work *work);
+	/* Executes. The driver's lock is not held. */
+	CUresult (*run)(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn);
+	/* Called once at the end, whether it ran or not, under the driver's lock; may be NULL. */
+	void (*release)(struct cuda_work *work);
+};
+
+/* A copy or a fill of `height` rows. */
+struct cuda_area {
+	uint64_t dst, src;
+	uint64_t dst_pitch_bytes, src_pitch_bytes;
+	uint64_t width_bytes, height;
+	uint32_t value;
+	int value_bytes;
+	void *staging; /* the source's bytes, taken at the call; freed with the work */
+	struct CUctx_st *dst_ctx, *src_ctx; /* whose rights count */
+	bool is_dst_host, is_src_host;      /* pageable: no right needed */
+};
+
+struct cuda_work {
+	struct cuda_work *next;
+	uint64_t ticket; /* order of submission in the context */
+	const struct cuda_work_ops *ops;
+	union {
+		struct {
+			const struct cuda_kernel *kernel;
+			uint64_t param[WORK_PARAMS];
+		} launch;
+		struct cuda_area area;
+		struct {
+			CUhostFn fn;
+			CUstreamCallback callback;
+			CUstream stream;
+			void *data;
+		} host;
+		struct cuda_record *record;
+		struct cuda_range *range;
+		struct {
+			uint64_t address, value;
+			unsigned flags;
+			int bytes;
+		} value;
+		struct CUgraphExec_st *exec;
+	};
+};
+
+/* Zeroed work; NULL when host memory is out. */
+struct cuda_work *cuda_work_new(const struct cuda_work_ops *ops);
+
+/* A copy of work that was never queued. Its staging is shared. NULL when host memory is out. */
+struct cuda_work *cuda_work_copy(const struct cuda_work *work);
+
+/* Releases work that has run or never will. */
+void cuda_work_delete(struct cuda_work *work);
+
+/* Makes sure the stream's worker is there and awake. 0 or -errno. */
+int cuda_work_wake(struct CUstream_st *stream);
+
+/* Sleeps until some work has ended somewhere or cuda_work_changed() was called. The driver's lock
+ * must be held; it is dropped meanwhile. */
+void cuda_work_wait(void);
+
+/* Wakes all who sleep in cuda_work_wait(). */
+void cuda_work_changed(void);

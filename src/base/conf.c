@@ -30,14 +30,16 @@ const char *conf_help(enum conf_var var)
 	return rows[var].help;
 }
 
+/* The value in the operator's file; of several lines with that name, the last. */
 static const char *in_file(const struct conf *conf, const char *name)
 {
+	const char *value = NULL;
 	size_t n = strlen(name);
 
 	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
 		if (!strncmp(conf->file + at, name, n) && conf->file[at + n] == '=')
-			return conf->file + at + n + 1;
-	return NULL;
+			value = conf->file + at + n + 1;
+	return value;
 }
 
 bool conf_is_from_file(const struct conf *conf, const char *name)
@@ -57,30 +59,51 @@ static const char *value_of(const struct conf *conf, enum conf_var var)
 	return conf_value(conf, rows[var].name);
 }
 
+static void fail(struct conf *conf, const char *name, const char *text)
+{
+	if (!conf->error[0])
+		snprintf(conf->error, sizeof(conf->error), "%.255s: %s", name, text);
+}
+
+/* Reads up to `bytes`: how many, or -errno. */
+static ssize_t read_all(int fd, char *to, size_t bytes)
+{
+	size_t have = 0;
+	ssize_t n;
+
+	do {
+		n = read(fd, to + have, bytes - have);
+		if (n > 0)
+			have += (size_t)n;
+	} while (have < bytes && (n > 0 || (n < 0 && errno == EINTR)));
+	return n < 0 ? -errno : (ssize_t)have;
+}
+
 /* Splits the file into NUL-ended lines without their carriage returns. */
 static void read_file(struct conf *conf, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t n;
+	ssize_t n = -errno;
 
-	conf->file_bytes = 0;
-	if (fd < 0)
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return;
-	n = read(fd, conf->file, sizeof(conf->file) - 1);
-	close(fd);
-	if (n <= 0)
+	if (fd >= 0) {
+		n = read_all(fd, conf->file, sizeof(conf->file));
+		close(fd);
+	}
+	if (n < 0) {
+		fail(conf, path, strerror((int)-n));
 		return;
+	}
+	if (n == sizeof(conf->file)) {
+		fail(conf, path, "the file is too long");
+		return;
+	}
 	for (ssize_t i = 0; i < n; i++)
 		if (conf->file[i] == '\n' || conf->file[i] == '\r')
 			conf->file[i] = '\0';
 	conf->file[n] = '\0';
 	conf->file_bytes = (size_t)n;
-}
-
-static void fail(struct conf *conf, const char *name, const char *text)
-{
-	if (!conf->error[0])
-		snprintf(conf->error, sizeof(conf->error), "%s: %s", name, text);
 }
 
 static int parse_bool(const char *text)
@@ -136,9 +159,10 @@ static void read_log(struct conf *conf)
 	fail(conf, rows[CONF_RATION_LOG].name, what);
 }
 
-/* Item `index` of a list of UUIDs as NVIDIA_VISIBLE_DEVICES has it; false when it is no UUID. */
+/* Item `index` of a list of UUIDs as NVIDIA_VISIBLE_DEVICES has it; false when it can name no limit. */
 static bool visible_uuid(const char *list, int index, char *out, size_t out_bytes)
 {
+	char item[128];
 	size_t n;
 
 	for (int i = 0; list && i < index; i++) {
@@ -149,6 +173,9 @@ static bool visible_uuid(const char *list, int index, char *out, size_t out_byte
 		return false;
 	n = strcspn(list, ",");
 	if (n >= out_bytes)
+		return false;
+	snprintf(item, sizeof(item), "%.*s:1", (int)n, list);
+	if (limits_check(item, LIMITS_ZERO_IS_ERROR, NULL) < 0)
 		return false;
 	memcpy(out, list, n);
 	out[n] = '\0';
@@ -169,15 +196,15 @@ static void add_limit(struct conf *conf, const char *name, const char *who)
 {
 	const char *text = conf_value(conf, name);
 	struct limits_error err;
-	uint64_t bytes;
 
 	if (!text)
 		return;
 	/* One size each: a list here would be taken for limits of other devices. */
-	if (strpbrk(text, ",:") || units_parse_size(text, strlen(text), &bytes) != UNITS_OK) {
-		if (limits_check(text, LIMITS_ZERO_IS_NONE, &err) == 0)
-			snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one size",
-				 text);
+	if (strpbrk(text, ",:"))
+		snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one size", text);
+	else if (limits_check(text, LIMITS_ZERO_IS_NONE, &err) == 0)
+		err.text[0] = '\0';
+	if (err.text[0]) {
 		fail(conf, name, err.text);
 		return;
 	}
@@ -188,20 +215,41 @@ static void add_limit(struct conf *conf, const char *name, const char *who)
 			 in_file(conf, name) ? " in " CONF_FILE : "");
 }
 
+static const char *indexed_limit(int index, char *name, size_t name_bytes)
+{
+	snprintf(name, name_bytes, "%s_%d", rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name, index);
+	return name;
+}
+
 /* The schedulers' variables, as one specification. */
 static void read_scheduler_limits(struct conf *conf)
 {
 	const char *visible = value_of(conf, CONF_NVIDIA_VISIBLE_DEVICES);
+	const char *general = rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name;
 
 	for (int i = 0; i < INDEXED_LIMITS; i++) {
 		char name[64], who[64];
 
-		snprintf(name, sizeof(name), "CUDA_DEVICE_MEMORY_LIMIT_%d", i);
+		indexed_limit(i, name, sizeof(name));
+		/* The operator's limit of every device goes before the environment's of one. */
+		if (in_file(conf, general) && !in_file(conf, name))
+			continue;
 		if (!visible_uuid(visible, i, who, sizeof(who)))
 			snprintf(who, sizeof(who), "%d", i);
 		add_limit(conf, name, who);
 	}
-	add_limit(conf, rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name, "");
+	add_limit(conf, general, "");
+}
+
+static bool limit_in_file(const struct conf *conf)
+{
+	char name[64];
+
+	for (int i = 0; i < INDEXED_LIMITS; i++)
+		if (in_file(conf, indexed_limit(i, name, sizeof(name))))
+			return true;
+	return in_file(conf, rows[CONF_RATION_MEM].name) ||
+	       in_file(conf, rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name);
 }
 
 static void read_limits(struct conf *conf)
@@ -209,7 +257,8 @@ static void read_limits(struct conf *conf)
 	const char *name = rows[CONF_RATION_MEM].name, *text = conf_value(conf, name);
 	struct limits_error err;
 
-	if (!text) {
+	conf->is_limited_by_file = limit_in_file(conf);
+	if (!text || (conf->is_limited_by_file && !in_file(conf, name))) {
 		read_scheduler_limits(conf);
 		return;
 	}
@@ -259,16 +308,18 @@ static void read_region_path(struct conf *conf)
 	conf->region_is_default = true;
 }
 
-/*
- * CUDA_DISABLE_CONTROL is the container's own choice, as long as no operator set a limit in the file
- * and no `ration run` stands above the process.
- */
+/* A variable that loosens a limit counts in the file, or where the file sets no limit. */
+static bool may_loosen(const struct conf *conf, enum conf_var var)
+{
+	return in_file(conf, rows[var].name) || !conf->is_limited_by_file;
+}
+
+/* CUDA_DISABLE_CONTROL is the container's own choice, but not below a `ration run`. */
 static bool may_disable(const struct conf *conf)
 {
-	const char *name = rows[CONF_CUDA_DISABLE_CONTROL].name;
-
-	return in_file(conf, name) ||
-	       (!strstr(conf->mem_source, CONF_FILE) && !value_of(conf, CONF_RATION_REGION));
+	return may_loosen(conf, CONF_CUDA_DISABLE_CONTROL) &&
+	       (in_file(conf, rows[CONF_CUDA_DISABLE_CONTROL].name) ||
+		!value_of(conf, CONF_RATION_REGION));
 }
 
 int conf_load(struct conf *conf, const char *file, conf_getenv *getenv_fn)
@@ -283,7 +334,8 @@ int conf_load(struct conf *conf, const char *file, conf_getenv *getenv_fn)
 	read_region_path(conf);
 	text = value_of(conf, CONF_RATION_NAME);
 	conf->name = text ? text : "";
-	conf->context_free = !read_bool(conf, CONF_RATION_CHARGE_CONTEXT, true);
+	conf->context_free = !read_bool(conf, CONF_RATION_CHARGE_CONTEXT, true) &&
+			     may_loosen(conf, CONF_RATION_CHARGE_CONTEXT);
 	conf->disabled = read_bool(conf, CONF_CUDA_DISABLE_CONTROL, false) && may_disable(conf);
 	text = value_of(conf, CONF_CUDA_TASK_PRIORITY);
 	conf->priority = text && !strcmp(text, "0") ? 0 : 1;

@@ -1,8 +1,9 @@
 /*
  * The configuration of a process: the environment, under the operator's file.
  *
- * A line KEY=VALUE of /overrideEnv goes before the variable of that name. What cannot be understood
- * is an error with the name and the text in it, never "no limit".
+ * A line KEY=VALUE of /overrideEnv goes before the variable of that name, and a memory limit in it
+ * before every variable that would loosen it. What cannot be understood is an error with the name
+ * and the text in it, never "no limit".
  */
 #pragma once
 
@@ -32,11 +33,12 @@ struct conf {
 	char file[CONF_FILE_BYTES]; /* the operator's file, lines ended by NUL */
 	size_t file_bytes;
 
-	char mem_spec[RATION_SPEC_BYTES]; /* base/limits.h; empty: nothing is configured */
+	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
+	bool is_limited_by_file; /* the operator's file sets a limit: the environment loosens none */
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
-	const char *name; /* of the tenant, or "" */
+	const char *name;       /* of the tenant, or "" */
 	enum log_level log;
 	bool disabled;
 	bool context_free;

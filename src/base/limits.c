@@ -30,7 +30,8 @@ static bool is_index(const char *who)
 int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_item,
 		struct limits_error *out_error)
 {
-	static const char want_size[] = "a size is a number with k, m, g or t, such as 512m or 1.5g";
+	static const char want_size[] =
+		"a size is a number with k, m, g or t, such as 512m or 1.5g";
 	static const char want_device[] =
 		"a device is an index such as 0 or a UUID such as GPU-8f6d3c2a";
 	const char *item = *at, *end, *colon, *size;
@@ -68,10 +69,29 @@ int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_
 	return 1;
 }
 
+/* True when both texts name the same device, or both name all of them. */
+static bool same_device(const char *a, const char *b)
+{
+	if (is_index(a) && is_index(b))
+		return units_parse_digits(a, NULL) == units_parse_digits(b, NULL);
+	return !strcmp(a, b);
+}
+
+/* True when an item of `spec` before `end` is for the same device as `who`. */
+static bool named_before(const char *spec, const char *end, const char *who)
+{
+	struct limits_item item;
+
+	while (spec < end && limits_next(&spec, LIMITS_ZERO_IS_NONE, &item, NULL) != 0)
+		if (same_device(item.who, who))
+			return true;
+	return false;
+}
+
 int limits_check(const char *spec, enum limits_zero zero, struct limits_error *out_error)
 {
 	struct limits_item item;
-	const char *at = spec;
+	const char *at = spec, *start = spec;
 	int rc;
 
 	if (!*spec)
@@ -79,9 +99,13 @@ int limits_check(const char *spec, enum limits_zero zero, struct limits_error *o
 			     "a size is a number with k, m, g or t, such as 512m or 1.5g");
 	if (strlen(spec) >= 2048)
 		return wrong(out_error, spec, 40, "is too long", "at most 2047 characters");
-	do
-		rc = limits_next(&at, zero, &item, out_error);
-	while (rc > 0);
+	while ((rc = limits_next(&at, zero, &item, out_error)) > 0) {
+		if (named_before(spec, start, item.who))
+			return wrong(out_error, start, strcspn(start, ","),
+				     "is a limit given twice",
+				     "name each device once, such as 0:10g,1:4g");
+		start = at;
+	}
 	return rc;
 }
 

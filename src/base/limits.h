@@ -22,10 +22,10 @@ struct limits_error {
 
 enum limits_zero {
 	LIMITS_ZERO_IS_ERROR, /* our own command line and variables */
-	LIMITS_ZERO_IS_NONE, /* the schedulers' variables: no limit */
+	LIMITS_ZERO_IS_NONE,  /* the schedulers' variables: no limit */
 };
 
-/* Checks all of `spec`. 0, or -EINVAL with *out_error filled. */
+/* Checks all of `spec`, and that no device is named twice. 0, or -EINVAL with *out_error filled. */
 int limits_check(const char *spec, enum limits_zero zero, struct limits_error *out_error);
 
 /*

@@ -66,8 +66,8 @@ static enum units_error parse_suffix(const char *s, size_t len, int *out_shift)
 }
 
 /*
- * Adds the decimal fraction `digits` of one unit of 2^shift bytes, rounded down. Nine digits are
- * exact enough for a byte of an exbibyte; further ones cannot change a byte below 2^30.
+ * The decimal fraction `digits` of one unit of 2^shift bytes, rounded down. Eighteen digits tell
+ * the bytes of the largest unit but one apart; more would not fit 128 bits.
  */
 static uint64_t fraction_bytes(const char *digits, size_t len, int shift)
 {
@@ -173,7 +173,6 @@ char *units_format_size(uint64_t bytes, char *buf, size_t buf_bytes)
 
 	while (unit < 6 && bytes >> (10 * (unit + 1)) != 0)
 		unit++;
-	/* 1000 MiB and 10240 MiB are clearer than a rounded fraction of the next unit. */
 	if (unit > 0 && bytes % (UINT64_C(1) << (10 * unit)) == 0)
 		snprintf(buf, buf_bytes, "%llu %s", (unsigned long long)(bytes >> (10 * unit)),
 			 names[unit]);

@@ -1,0 +1,218 @@
+#include "base/limits.h"
+
+#include "base/units.h"
+#include "check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char uuid_a[] = "GPU-aaaaaaaa-0000-0000-0000-000000000000";
+static const char uuid_b[] = "GPU-bbbbbbbb-0000-0000-0000-000000000000";
+static const char uuid_m[] = "MIG-cccccccc-0000-0000-0000-000000000000";
+
+static void test_good_specs(void **state)
+{
+	static const char *const specs[] = {
+		"10g",
+		"1.5g",
+		"4Gi",
+		"0:10g",
+		"0:10g,1:4g",
+		"31:1g",
+		"GPU-aaaaaaaa:2g",
+		"GPU-aaaa:2g",
+		"MIG-cccccccc-0000-0000-0000-000000000000:1g",
+		"8g,0:1g,GPU-bbbbbbbb:512 MiB",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+		struct limits_error err = { "" };
+
+		if (limits_check(specs[i], LIMITS_ZERO_IS_ERROR, &err) < 0)
+			fail_msg("'%s': %s", specs[i], err.text);
+	}
+}
+
+/* Each is refused, and the message has the text that is wrong, why, and what would be right. */
+static void test_bad_specs(void **state)
+{
+	static const struct {
+		const char *spec, *item, *why, *want;
+	} cases[] = {
+		{ "", "''", "is empty", "1.5g" },
+		{ "4x", "'4x'", "unknown unit", "1.5g" },
+		{ "-1", "'-1'", "is negative", "1.5g" },
+		{ "1.5.2g", "'1.5.2g'", "unknown unit", "1.5g" },
+		{ "99999999999999g", "'99999999999999g'", "is too big", "1.5g" },
+		{ "0", "'0'", "is zero", "1.5g" },
+		{ "0:0", "'0'", "is zero", "1.5g" },
+		{ "1.5", "'1.5'", "no unit", "1.5g" },
+		{ ",", "','", "comma", "1.5g" },
+		{ "1g,", "'1g,'", "comma", "1.5g" },
+		{ ",1g", "''", "is empty", "1.5g" },
+		{ "0:1g,,1:1g", "''", "is empty", "1.5g" },
+		{ "0:", "''", "is empty", "1.5g" },
+		{ ":1g", "':1g'", "names no device", "index" },
+		{ "x:1g", "'x:1g'", "names no device", "index" },
+		{ "-1:1g", "'-1:1g'", "names no device", "index" },
+		{ "0 :1g", "'0 :1g'", "names no device", "index" },
+		{ "1000:1g", "'1000:1g'", "names no device", "index" },
+		{ "GPU-:1g", "'GPU-:1g'", "names no device", "GPU-8f6d3c2a" },
+		{ "GPU-aaa:1g", "'GPU-aaa:1g'", "names no device", "GPU-8f6d3c2a" },
+		{ "gpu-aaaaaaaa:1g", "'gpu-aaaaaaaa:1g'", "names no device", "index" },
+		{ "0:1:1g", "'1:1g'", "unknown unit", "1.5g" },
+		{ "0:10g,1:4x", "'4x'", "unknown unit", "1.5g" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct limits_error err = { "" };
+
+		if (limits_check(cases[i].spec, LIMITS_ZERO_IS_ERROR, &err) != -EINVAL)
+			fail_msg("'%s' was taken", cases[i].spec);
+		assert_says(err.text, cases[i].item);
+		assert_says(err.text, cases[i].why);
+		assert_says(err.text, cases[i].want);
+	}
+}
+
+static void test_zero(void **state)
+{
+	struct limits_error err;
+
+	(void)state;
+	assert_int_equal(limits_check("0", LIMITS_ZERO_IS_NONE, &err), 0);
+	assert_int_equal(limits_check("0:0,1:0m", LIMITS_ZERO_IS_NONE, &err), 0);
+	assert_int_equal(limits_check("0.0g", LIMITS_ZERO_IS_ERROR, &err), -EINVAL);
+	assert_int_equal(limits_check("", LIMITS_ZERO_IS_NONE, &err), -EINVAL);
+	assert_int_equal(limits_for_device("0", 0, uuid_a), 0);
+	assert_int_equal(limits_for_device("1g,0:0", 0, uuid_a), 0);
+	assert_int_equal(limits_for_device("1g,0:0", 1, uuid_b), GIB);
+}
+
+/* Two sizes for one device: whichever were taken, somebody would have meant the other. */
+static void test_a_device_named_twice(void **state)
+{
+	static const char *const specs[] = {
+		"1g,2g",
+		"0:1g,0:2g",
+		"0:1g,1:1g,0:1g",
+		"1:1g,01:2g",
+		"GPU-aaaaaaaa:1g,GPU-aaaaaaaa:2g",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
+		struct limits_error err = { "" };
+
+		if (limits_check(specs[i], LIMITS_ZERO_IS_ERROR, &err) != -EINVAL)
+			fail_msg("'%s' was taken", specs[i]);
+		assert_says(err.text, "twice");
+		assert_says(err.text, "0:");
+	}
+}
+
+static void test_long_specs(void **state)
+{
+	char spec[4096];
+	struct limits_error err;
+	size_t n = 0;
+
+	(void)state;
+	for (int i = 0; i < 200; i++)
+		n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%s%d:1000000k", i ? "," : "", i);
+	assert_true(n > 2048);
+	assert_int_equal(limits_check(spec, LIMITS_ZERO_IS_ERROR, &err), -EINVAL);
+	assert_says(err.text, "too long");
+
+	memset(spec, '9', sizeof(spec));
+	spec[2000] = '\0';
+	assert_int_equal(limits_check(spec, LIMITS_ZERO_IS_ERROR, &err), -EINVAL);
+	assert_says(err.text, "too big");
+
+	/* A UUID too long for any device. */
+	snprintf(spec, sizeof(spec), "GPU-%0100d:1g", 0);
+	assert_int_equal(limits_check(spec, LIMITS_ZERO_IS_ERROR, &err), -EINVAL);
+	assert_says(err.text, "names no device");
+}
+
+static void test_which_limit_a_device_gets(void **state)
+{
+	static const char spec[] = "8g,1:4g,GPU-aaaaaaaa:2g,MIG-cccccccc-0000:1g";
+
+	(void)state;
+	assert_int_equal(limits_for_device(spec, 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device(spec, 1, uuid_b), 4 * GIB);
+	assert_int_equal(limits_for_device(spec, 2, uuid_b), 8 * GIB);
+	assert_int_equal(limits_for_device(spec, -1, uuid_m), 1 * GIB);
+	assert_int_equal(limits_for_device(spec, 5, NULL), 8 * GIB);
+	/* The order of the items does not matter. */
+	assert_int_equal(limits_for_device("0:1g,8g", 0, uuid_a), 1 * GIB);
+	/* "1" is not a prefix of "10". */
+	assert_int_equal(limits_for_device("1:4g", 10, uuid_a), 0);
+	assert_int_equal(limits_for_device("10:4g", 1, uuid_a), 0);
+	assert_int_equal(limits_for_device("", 0, uuid_a), 0);
+	/* A prefix names a device, a longer text than its UUID does not. */
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa-0000-0000-0000-000000000000f:4g", 0,
+					   uuid_a),
+			 0);
+}
+
+static void test_wrong_items_are_passed_over(void **state)
+{
+	(void)state;
+	assert_int_equal(limits_for_device("x:1g,2g", 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device("4x,0:2g", 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device(",,,0:2g", 0, uuid_a), 2 * GIB);
+}
+
+static void test_mentions(void **state)
+{
+	(void)state;
+	assert_true(limits_mentions("1g", 3, uuid_a));
+	assert_true(limits_mentions("0:1g", 0, uuid_a));
+	assert_true(limits_mentions("GPU-aaaaaaaa:1g", 7, uuid_a));
+	assert_true(limits_mentions("0:0", 0, uuid_a));
+	assert_false(limits_mentions("0:1g", 1, uuid_a));
+	assert_false(limits_mentions("GPU-aaaaaaaa:1g", 0, uuid_b));
+	assert_false(limits_mentions("", 0, uuid_a));
+}
+
+static void test_items_one_by_one(void **state)
+{
+	const char *at = "1g,GPU-aaaaaaaa:4x,2:3m";
+	struct limits_item item;
+	struct limits_error err;
+
+	(void)state;
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, &err), 1);
+	assert_string_equal(item.who, "");
+	assert_int_equal(item.bytes, GIB);
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, &err), -EINVAL);
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL), 1);
+	assert_string_equal(item.who, "2");
+	assert_int_equal(item.bytes, 3 * MIB);
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, &err), 0);
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, &err), 0);
+	at = NULL;
+	assert_int_equal(limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, &err), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good_specs),
+		cmocka_unit_test(test_bad_specs),
+		cmocka_unit_test(test_zero),
+		cmocka_unit_test(test_a_device_named_twice),
+		cmocka_unit_test(test_long_specs),
+		cmocka_unit_test(test_which_limit_a_device_gets),
+		cmocka_unit_test(test_wrong_items_are_passed_over),
+		cmocka_unit_test(test_mentions),
+		cmocka_unit_test(test_items_one_by_one),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

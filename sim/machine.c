@@ -65,7 +65,8 @@ static int above_stdio(int fd)
 
 static int open_existing(void)
 {
-	return above_stdio(open(known.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	return above_stdio(
+		open(known.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
 }
 
 /* Without O_CREAT first: fs.protected_regular refuses O_CREAT on another user's file. */
@@ -78,8 +79,8 @@ static int open_or_create(void)
 		fd = open_existing();
 		if (fd != -ENOENT)
 			return fd;
-		fd = above_stdio(open(known.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_CREAT | O_EXCL,
-				      mode));
+		fd = above_stdio(
+			open(known.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_CREAT | O_EXCL, mode));
 		if (fd >= 0)
 			(void)fchmod(fd, mode);
 		if (fd != -EEXIST)
@@ -104,9 +105,7 @@ int machine_reopen(void)
 
 int machine_byte_set(int fd, short type, int64_t byte)
 {
-	struct flock range = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1
-	};
+	struct flock range = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
 
 	if (!fcntl(fd, F_OFD_SETLK, &range))
 		return 0;

@@ -23,25 +23,25 @@ enum { MACHINE_DEVICES = 64, MACHINE_PROCESSES = 2048 };
 /* Constant after machine_open(). */
 struct machine_device {
 	char name[96];
-	char uuid[48];            /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
+	char uuid[48]; /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" */
 	unsigned char uuid_bytes[16];
 	char serial[32];
-	char pci_bus_id[32];      /* "00000000:17:00.0" */
+	char pci_bus_id[32]; /* "00000000:17:00.0" */
 	unsigned pci_domain, pci_bus, pci_device;
-	uint64_t memory_bytes;    /* what CUDA reports as total */
-	uint64_t reserved_bytes;  /* NVML total = memory_bytes + reserved_bytes, as on a real card */
-	uint64_t context_bytes;   /* device memory one context costs */
+	uint64_t memory_bytes;   /* what CUDA reports as total */
+	uint64_t reserved_bytes; /* NVML total = memory_bytes + reserved_bytes, as on a real card */
+	uint64_t context_bytes;  /* device memory one context costs */
 	unsigned sms;
 	unsigned cc_major, cc_minor;
 	unsigned clock_mhz, memory_clock_mhz;
 };
 
 struct machine_process {
-	uint32_t pid;              /* in the reader's pid namespace; 0 where it cannot be known */
-	uint64_t used_bytes;       /* device memory this process holds */
-	uint32_t sm_util_pct;      /* share of the last second in which its kernels ran, 0..100 */
-	uint64_t last_seen_us;     /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
-	bool has_context;          /* it has made a CUDA context: NVML lists only those */
+	uint32_t pid;          /* in the reader's pid namespace; 0 where it cannot be known */
+	uint64_t used_bytes;   /* device memory this process holds */
+	uint32_t sm_util_pct;  /* share of the last second in which its kernels ran, 0..100 */
+	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
+	bool has_context;      /* it has made a CUDA context: NVML lists only those */
 };
 
 /* Opens (and, first of all, creates) the machine. Idempotent, thread safe, and right in a fork

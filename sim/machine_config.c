@@ -361,8 +361,10 @@ static bool has_two_alike(const struct machine_config *config)
 		for (unsigned k = 0; k < i; k++) {
 			if (memcmp(config->device[i].uuid_bytes, config->device[k].uuid_bytes, 16))
 				continue;
-			fprintf(stderr, "ration-sim: RATION_SIM: uuid=%s: given to devices %u and %u; "
-				"each needs its own\n", config->device[i].uuid, k, i);
+			fprintf(stderr,
+				"ration-sim: RATION_SIM: uuid=%s: given to devices %u and %u; "
+				"each needs its own\n",
+				config->device[i].uuid, k, i);
 			return true;
 		}
 	}

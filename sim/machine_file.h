@@ -30,8 +30,8 @@ enum {
 
 /* Which of the last second's moments were busy: machine_time.c. Any process, atomically. */
 struct machine_ring {
-	_Atomic uint64_t last_us;                     /* CLOCK_REALTIME */
-	_Atomic uint64_t words[MACHINE_RING_WORDS];   /* lap << 32 | one bit per moment */
+	_Atomic uint64_t last_us;                   /* CLOCK_REALTIME */
+	_Atomic uint64_t words[MACHINE_RING_WORDS]; /* lap << 32 | one bit per moment */
 };
 
 /* Whose turn it is on a device: machine_turn.c. Written under the device's lock. */
@@ -136,8 +136,11 @@ int machine_process_take_dead(int slot);
 /* Takes `slot` out of the line for device i, and its turn from it. Device i's lock is held. */
 void machine_turn_forget(int i, int slot);
 
-/* Percent of the last second in which `ring` was busy. */
-unsigned machine_time_busy_pct(const struct machine_ring *ring);
+/* Marks [start_ns, end_ns) busy in `ring`. */
+void machine_time_mark(struct machine_ring *ring, uint64_t start_ns, uint64_t end_ns);
+
+/* Percent of the second before `now_ns` in which `ring` was busy. */
+unsigned machine_time_busy_pct(const struct machine_ring *ring, uint64_t now_ns);
 
 /* The ring of `slot` on device i, or NULL. */
 struct machine_ring *machine_time_find(int slot, int i);

@@ -1,5 +1,7 @@
 #include "machine_file.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -149,7 +151,7 @@ static bool read_process(int slot, int i, struct machine_process *out)
 		return false;
 	out->pid = namespace == machine_self()->pid_namespace ? pid : find_pid(pid, namespace);
 	ring = machine_time_find(slot, i);
-	out->sm_util_pct = ring ? machine_time_busy_pct(ring) : 0;
+	out->sm_util_pct = ring ? machine_time_busy_pct(ring, (uint64_t)clock_now_ns()) : 0;
 	out->last_seen_us = ring ? atomic_load_explicit(&ring->last_us, memory_order_relaxed) : 0;
 	return true;
 }

@@ -49,7 +49,7 @@ static void mark_word(struct machine_ring *ring, uint64_t number, uint32_t bits)
 							memory_order_relaxed));
 }
 
-static void mark(struct machine_ring *ring, uint64_t start_ns, uint64_t end_ns)
+void machine_time_mark(struct machine_ring *ring, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t cell = first_cell(start_ns);
 	uint64_t end = first_cell(end_ns);
@@ -67,9 +67,9 @@ static void mark(struct machine_ring *ring, uint64_t start_ns, uint64_t end_ns)
 	}
 }
 
-unsigned machine_time_busy_pct(const struct machine_ring *ring)
+unsigned machine_time_busy_pct(const struct machine_ring *ring, uint64_t now_ns)
 {
-	uint64_t end = first_cell((uint64_t)clock_now_ns());
+	uint64_t end = first_cell(now_ns);
 	uint64_t cell = end > WINDOW_CELLS ? end - WINDOW_CELLS : 0;
 	uint64_t busy = 0;
 
@@ -124,7 +124,8 @@ static uint32_t claim_ring(int i)
 		uint32_t free = 0;
 
 		if (atomic_compare_exchange_strong(&self->file->ring_owner[r], &free, name)) {
-			atomic_store_explicit(&self->file->ring[r].last_us, 0, memory_order_relaxed);
+			atomic_store_explicit(&self->file->ring[r].last_us, 0,
+					      memory_order_relaxed);
 			for (int w = 0; w < MACHINE_RING_WORDS; w++)
 				atomic_store_explicit(&self->file->ring[r].words[w], 0,
 						      memory_order_relaxed);
@@ -159,11 +160,11 @@ void machine_busy(int i, uint64_t start_ns, uint64_t end_ns)
 
 	if (i < 0 || i >= machine_count() || end_ns <= start_ns)
 		return;
-	mark(&machine_self()->file->state[i].sm, start_ns, end_ns);
+	machine_time_mark(&machine_self()->file->state[i].sm, start_ns, end_ns);
 	own = own_ring(i);
 	if (!own)
 		return;
-	mark(own, start_ns, end_ns);
+	machine_time_mark(own, start_ns, end_ns);
 	clock_gettime(CLOCK_REALTIME, &now);
 	atomic_store_explicit(&own->last_us,
 			      (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000,
@@ -174,19 +175,20 @@ void machine_memory_busy(int i, uint64_t start_ns, uint64_t end_ns)
 {
 	if (i < 0 || i >= machine_count() || end_ns <= start_ns)
 		return;
-	mark(&machine_self()->file->state[i].memory, start_ns, end_ns);
+	machine_time_mark(&machine_self()->file->state[i].memory, start_ns, end_ns);
 }
 
 unsigned machine_util_pct(int i)
 {
 	if (i < 0 || i >= machine_count())
 		return 0;
-	return machine_time_busy_pct(&machine_self()->file->state[i].sm);
+	return machine_time_busy_pct(&machine_self()->file->state[i].sm, (uint64_t)clock_now_ns());
 }
 
 unsigned machine_mem_util_pct(int i)
 {
 	if (i < 0 || i >= machine_count())
 		return 0;
-	return machine_time_busy_pct(&machine_self()->file->state[i].memory);
+	return machine_time_busy_pct(&machine_self()->file->state[i].memory,
+				     (uint64_t)clock_now_ns());
 }

@@ -188,8 +188,7 @@ static void sleep_unlocked(int i)
 
 	machine_unlock(i);
 	is_stale = syscall(SYS_futex, &turn->seq, FUTEX_WAIT, seq, &timeout, NULL, 0) != 0 &&
-		   ns == LOOK_NS &&
-		   atomic_load_explicit(&turn->seq, memory_order_relaxed) == seq;
+		   ns == LOOK_NS && atomic_load_explicit(&turn->seq, memory_order_relaxed) == seq;
 	if (is_stale)
 		machine_process_reap();
 	machine_lock(i, -1);

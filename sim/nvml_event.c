@@ -16,8 +16,8 @@ enum { SETS = 256 };
 
 #define WAIT_STEP_NS (50 * NSEC_PER_MSEC)
 /* What can be registered for; none of it happens to a device that cannot fail. */
-#define EVENT_TYPES                                                              \
-	(nvmlEventTypeSingleBitEccError | nvmlEventTypeDoubleBitEccError |      \
+#define EVENT_TYPES                                                        \
+	(nvmlEventTypeSingleBitEccError | nvmlEventTypeDoubleBitEccError | \
 	 nvmlEventTypeXidCriticalError)
 
 static struct nvmlEventSet_st sets[SETS];
@@ -140,8 +140,7 @@ static nvmlReturn_t read_power(nvmlDevice_t dev, unsigned id, unsigned int *out)
 static nvmlReturn_t read_remapped(nvmlDevice_t dev, unsigned id, unsigned int *out)
 {
 	unsigned int rows[4];
-	nvmlReturn_t res =
-		nvmlDeviceGetRemappedRows(dev, &rows[0], &rows[1], &rows[2], &rows[3]);
+	nvmlReturn_t res = nvmlDeviceGetRemappedRows(dev, &rows[0], &rows[1], &rows[2], &rows[3]);
 
 	if (!res)
 		*out = rows[id - NVML_FI_DEV_REMAPPED_COR];
@@ -201,8 +200,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t dev, int count, nvmlFieldValu
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t read_sample(nvmlDevice_t dev, int i, nvmlSamplingType_t type,
-				unsigned int *out)
+static nvmlReturn_t read_sample(nvmlDevice_t dev, int i, nvmlSamplingType_t type, unsigned int *out)
 {
 	switch ((unsigned)type) {
 	case NVML_TOTAL_POWER_SAMPLES:

@@ -21,8 +21,8 @@ nvmlReturn_t nvml_ready(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-	const unsigned known =
-		NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH | NVML_INIT_FLAG_FORCE_INIT;
+	const unsigned known = NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH |
+			       NVML_INIT_FLAG_FORCE_INIT;
 
 	if (flags & ~known)
 		return NVML_ERROR_INVALID_ARGUMENT;
@@ -158,8 +158,8 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *out_branch_
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (out_branch_info->version != nvmlSystemDriverBranchInfo_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	(void)snprintf(text, sizeof(text), "r%.*s_00",
-		       (int)strcspn(machine_driver_version(), "."), machine_driver_version());
+	(void)snprintf(text, sizeof(text), "r%.*s_00", (int)strcspn(machine_driver_version(), "."),
+		       machine_driver_version());
 	return nvml_device_write(text, out_branch_info->branch, len);
 }
 

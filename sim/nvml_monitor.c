@@ -12,7 +12,7 @@ enum {
 	POWER_LIMIT_MW = 700000,
 	POWER_LIMIT_MIN_MW = 200000,
 	IDLE_CELSIUS = 30,
-	BUSY_CELSIUS = 35, /* above idle, when busy all the time */
+	BUSY_CELSIUS = 35,  /* above idle, when busy all the time */
 	MEMORY_CELSIUS = 8, /* above the GPU */
 	SHUTDOWN_CELSIUS = 92,
 	SLOWDOWN_CELSIUS = 89,
@@ -176,8 +176,8 @@ nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t dev, nvmlPerfPolicyType_t
 	if ((unsigned)perf_policy_type >= NVML_PERF_POLICY_COUNT)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	clock_gettime(CLOCK_REALTIME, &now);
-	out_viol_time->referenceTime =
-		(unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+	out_viol_time->referenceTime = (unsigned long long)now.tv_sec * 1000000 +
+				       (unsigned long long)now.tv_nsec / 1000;
 	out_viol_time->violationTime = 0;
 	return NVML_SUCCESS;
 }
@@ -355,7 +355,8 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t dev, nvmlComputeMode_t *out_m
 	return res;
 }
 
-nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t dev, nvmlGpuVirtualizationMode_t *out_mode)
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t dev,
+					     nvmlGpuVirtualizationMode_t *out_mode)
 {
 	int i;
 	nvmlReturn_t res = nvml_device_ask(dev, out_mode, &i);

@@ -200,8 +200,8 @@ nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t dev, nvmlGpuTopologyL
 	int i;
 	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
 
-	return res ? res : write_devices(i, level == NVML_TOPOLOGY_NODE, inout_count,
-					 out_device_array);
+	return res ? res :
+		     write_devices(i, level == NVML_TOPOLOGY_NODE, inout_count, out_device_array);
 }
 
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpu_number, unsigned int *inout_count,

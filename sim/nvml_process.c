@@ -238,8 +238,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t dev,
 	int i;
 	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
 
-	return res ? res : sample(i, inout_count, out_utilization, last_seen_time_stamp,
-				  write_sample);
+	return res ? res :
+		     sample(i, inout_count, out_utilization, last_seen_time_stamp, write_sample);
 }
 
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t dev,

@@ -1,0 +1,79 @@
+#include "drv/gpu_cuda.h"
+
+#include "drv/real.h"
+#include "drv/sample_nvml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct gpu_ops gpu_cuda_ops = { .process_bytes = sample_nvml_process_bytes };
+
+static bool device_uuid(CUdevice dev, char *out, size_t out_bytes)
+{
+	CUuuid uuid;
+	unsigned char b[16];
+	CUresult res = CUDA_ERROR_NOT_FOUND;
+
+	/* The second form names the MIG slice, where there is one; the first always its card. */
+	if (real.cuDeviceGetUuid_v2)
+		res = real.cuDeviceGetUuid_v2(&uuid, dev);
+	if (res != CUDA_SUCCESS && real.cuDeviceGetUuid)
+		res = real.cuDeviceGetUuid(&uuid, dev);
+	if (res != CUDA_SUCCESS)
+		return false;
+	memcpy(b, uuid.bytes, sizeof(b));
+	snprintf(out, out_bytes,
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+		 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+		 b[14], b[15]);
+	if (!sample_nvml_knows(out)) {
+		memcpy(out, "MIG-", 4);
+		if (!sample_nvml_knows(out))
+			memcpy(out, "GPU-", 4);
+	}
+	return true;
+}
+
+int gpu_cuda_devices(struct device_info *out, int max)
+{
+	int count = 0, n = 0;
+
+	if (!real.cuDeviceGetCount || !real.cuDeviceGet ||
+	    real.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+		return -ENODEV;
+	for (; n < count && n < max; n++) {
+		size_t total_bytes = 0;
+		CUdevice dev;
+
+		if (real.cuDeviceGet(&dev, n) != CUDA_SUCCESS ||
+		    !device_uuid(dev, out[n].uuid, sizeof(out[n].uuid)))
+			return -ENODEV;
+		if (real.cuDeviceTotalMem_v2)
+			real.cuDeviceTotalMem_v2(&total_bytes, dev);
+		out[n].physical_bytes = total_bytes;
+	}
+	return n;
+}
+
+bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx)
+{
+	CUdevice dev;
+	CUcontext ctx;
+
+	if (!real.cuCtxGetDevice || !real.cuCtxGetCurrent ||
+	    real.cuCtxGetDevice(&dev) != CUDA_SUCCESS || real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
+		return false;
+	out_ord->v = dev;
+	*out_ctx = ctx;
+	return true;
+}
+
+bool gpu_cuda_primary_active(struct cuda_ord ord)
+{
+	unsigned flags;
+	int active = 0;
+
+	return real.cuDevicePrimaryCtxGetState &&
+	       real.cuDevicePrimaryCtxGetState(ord.v, &flags, &active) == CUDA_SUCCESS && active;
+}

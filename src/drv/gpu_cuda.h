@@ -1,0 +1,22 @@
+/*
+ * Questions to the driver. No call of these holds a lock of ours.
+ */
+#pragma once
+
+#include "core/device.h"
+#include "core/gpu_ops.h"
+
+/*
+ * The devices with this process's CUDA ordinals, in their order; the driver is initialised. Returns
+ * how many there are (never more than max), or -ENODEV.
+ */
+int gpu_cuda_devices(struct device_info *out, int max);
+
+/* The device and context of the calling thread; false when it has none. */
+bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx);
+
+/* Whether the primary context of a device is alive. */
+bool gpu_cuda_primary_active(struct cuda_ord ord);
+
+/* The driver's side of core/gpu_ops.h. */
+extern const struct gpu_ops gpu_cuda_ops __attribute__((visibility("hidden")));

@@ -1,0 +1,30 @@
+/*
+ * What NVML says: the cards there are, and what this process holds on them.
+ *
+ * NVML is loaded and initialised at the first question and stays so. Questions take tens of
+ * microseconds and hold no lock of ours.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All devices that NVML shows, MIG slices in the place of their card, in its order. Count, or -errno. */
+int sample_nvml_devices(struct device_info *out, int max);
+
+/* True when NVML knows a device of this UUID. */
+bool sample_nvml_knows(const char *uuid);
+
+/*
+ * Device memory this process holds on the device, as struct gpu_ops has it. -ENOTSUP where NVML
+ * does not list processes or lists them under pids of another namespace.
+ */
+int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
+
+/*
+ * Called before this process makes its first context: with pids of our own namespace we are not in
+ * the list yet. If we are, somebody else has our number there, and the figure is never used.
+ */
+void sample_nvml_check_pids(const char *uuid);

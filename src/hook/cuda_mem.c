@@ -1,0 +1,192 @@
+/* Linear, pitched and managed memory. */
+#include "hook/enter.h"
+
+/* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
+#define PITCH_BYTES UINT64_C(512)
+
+enum memory { LINEAR, MANAGED };
+
+/*
+ * The first half of an allocation of `bytes`: ENTER_CHARGE with *c reserved, ENTER_FORWARD, or
+ * ENTER_REFUSE with the answer in *out_res. A request that the driver will refuse anyway (bytes 0)
+ * is forwarded: the answer to it is the driver's.
+ */
+static enum enter begin(struct charge *c, enum memory memory, uint64_t bytes, CUresult *out_res)
+{
+	const void *ctx;
+	struct dev dev;
+	enum enter what = bytes ? enter_current(&dev, &ctx) : ENTER_FORWARD;
+	int rc;
+
+	if (what == ENTER_REFUSE)
+		*out_res = enter_refusal();
+	if (what != ENTER_CHARGE)
+		return what;
+	rc = memory == LINEAR ? charge_reserve_linear(c, dev, ctx, bytes) :
+				charge_reserve_managed(c, dev, ctx, bytes);
+	if (rc == 0)
+		return ENTER_CHARGE;
+	*out_res = enter_refused(rc, dev, bytes);
+	return ENTER_REFUSE;
+}
+
+/* The second half: what the driver said, and what the limit says of a block it opened. */
+static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_t bytes)
+{
+	int rc;
+
+	if (res != CUDA_SUCCESS) {
+		charge_cancel(c);
+		return res;
+	}
+	rc = charge_commit(c, addr);
+	if (rc == 0)
+		return CUDA_SUCCESS;
+	real.cuMemFree_v2(addr);
+	return enter_refused(rc, c->dev, bytes);
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
+{
+	struct charge c;
+	enum enter what;
+	CUresult res;
+
+	if (!ENTER_HAS(cuMemAlloc_v2))
+		return enter_missing();
+	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
+	if (what == ENTER_REFUSE)
+		return res;
+	res = real.cuMemAlloc_v2(out_addr, size_bytes);
+	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+}
+
+CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
+{
+	struct charge c;
+	enum enter what;
+	CUresult res;
+
+	if (!ENTER_HAS(cuMemAlloc))
+		return enter_missing();
+	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
+	if (what == ENTER_REFUSE)
+		return res;
+	res = real.cuMemAlloc(out_addr, size_bytes);
+	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+}
+
+CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsigned int flags)
+{
+	struct charge c;
+	enum enter what;
+	CUresult res;
+
+	if (!ENTER_HAS(cuMemAllocManaged))
+		return enter_missing();
+	what = begin(&c, MANAGED, out_addr ? size_bytes : 0, &res);
+	if (what == ENTER_REFUSE)
+		return res;
+	res = real.cuMemAllocManaged(out_addr, size_bytes, flags);
+	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+}
+
+/*
+ * Bytes of `height` padded rows; 0 for what the driver refuses: none, more than 64 bits hold, an
+ * element size that is not 4, 8 or 16.
+ */
+static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned element_bytes)
+{
+	uint64_t pitch, bytes;
+
+	if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
+		return 0;
+	if (width_bytes == 0 || height == 0 || width_bytes > UINT64_MAX - PITCH_BYTES)
+		return 0;
+	pitch = (width_bytes + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
+	return __builtin_mul_overflow(pitch, height, &bytes) ? 0 : bytes;
+}
+
+/* As finish(); a driver that pads more than we thought gave more than was reserved. */
+static CUresult finish_pitched(struct charge *c, CUresult res, CUdeviceptr addr, uint64_t bytes)
+{
+	int rc = res == CUDA_SUCCESS ? charge_grow(c, bytes) : 0;
+
+	if (rc == 0)
+		return finish(c, res, addr, bytes);
+	real.cuMemFree_v2(addr);
+	charge_cancel(c);
+	return enter_refused(rc, c->dev, bytes);
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes, size_t width_bytes,
+				 size_t height, unsigned int element_bytes)
+{
+	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
+	struct charge c;
+	enum enter what;
+	CUresult res;
+
+	if (!ENTER_HAS(cuMemAllocPitch_v2))
+		return enter_missing();
+	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
+	if (what == ENTER_REFUSE)
+		return res;
+	res = real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
+	return what == ENTER_CHARGE ? finish_pitched(&c, res, *out_addr, *out_pitch_bytes * height) :
+				      res;
+}
+
+CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_bytes,
+			      unsigned int width_bytes, unsigned int height,
+			      unsigned int element_bytes)
+{
+	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
+	struct charge c;
+	enum enter what;
+	CUresult res;
+
+	if (!ENTER_HAS(cuMemAllocPitch))
+		return enter_missing();
+	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
+	if (what == ENTER_REFUSE)
+		return res;
+	res = real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
+	return what == ENTER_CHARGE ?
+		       finish_pitched(&c, res, *out_addr, (uint64_t)*out_pitch_bytes * height) :
+		       res;
+}
+
+/* What is not ours goes to the driver, and its answer back: never is a free refused here. */
+static CUresult free_by(CUresult res, struct track_node *node, struct dev dev)
+{
+	if (!node)
+		return res;
+	if (res == CUDA_SUCCESS)
+		charge_end(node, dev);
+	else
+		charge_put_back(node, dev);
+	return res;
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr addr)
+{
+	struct track_node *node;
+	struct dev dev = { 0 };
+
+	if (!ENTER_HAS(cuMemFree_v2))
+		return enter_missing();
+	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	return free_by(real.cuMemFree_v2(addr), node, dev);
+}
+
+CUresult hook_cuMemFree(CUdeviceptr_v1 addr)
+{
+	struct track_node *node;
+	struct dev dev = { 0 };
+
+	if (!ENTER_HAS(cuMemFree))
+		return enter_missing();
+	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	return free_by(real.cuMemFree(addr), node, dev);
+}

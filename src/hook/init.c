@@ -1,0 +1,246 @@
+#include "hook/init.h"
+
+#include "base/clock.h"
+#include "base/conf.h"
+#include "base/process.h"
+#include "base/sys.h"
+#include "core/charge.h"
+#include "drv/gpu_cuda.h"
+#include "drv/real.h"
+#include "drv/sample_nvml.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define ATTACH_WAIT_NS (30 * NSEC_PER_SEC)
+enum { DEVICES_MAX = 64 };
+
+/* atexit() without start files wants the library's handle for itself. */
+extern void *__dso_handle __attribute__((visibility("hidden")));
+void *__dso_handle = &__dso_handle;
+
+struct init_process {
+	_Atomic unsigned state; /* enum init_state; atomic */
+	_Atomic unsigned owner_tid; /* of the thread that attaches, 0: none; a futex */
+	/* Written by the owner, constant after. */
+	int error;
+	struct region region[2]; /* of a viewer, of a member: threads may still look at the first */
+	struct slot slot;
+	struct conf conf;
+};
+PROCESS_STATE(init_process, process);
+
+static struct {
+	_Atomic bool has_exit_handler; /* once for a program and its fork children */
+} program;
+
+/* At a normal exit the monitors see the slot free at once; its bytes go at the next reap. */
+static void leave(void)
+{
+	if (atomic_load(&process.s.state) == INIT_MEMBER)
+		slot_vacate(&process.s.region[1], &process.s.slot);
+}
+
+/* A setuid program follows nobody's environment. */
+static const char *environment(const char *name)
+{
+	return secure_getenv(name);
+}
+
+/* The directory that HAMi-core makes for itself where no path is given. */
+static void make_pod_directory(const char *region_path)
+{
+	char dir[CONF_PATH_BYTES], *end;
+
+	strcpy(dir, region_path);
+	end = strrchr(dir, '/');
+	if (!end || strcmp(end, "/usage.cache") != 0)
+		return;
+	*end = '\0';
+	if (mkdir(dir, 0777) == 0)
+		chmod(dir, 0777);
+}
+
+static int open_region(struct init_process *p, struct region *region, struct region_error *err)
+{
+	const struct conf *c = &p->conf;
+	struct region_setup setup = {
+		.name = c->name,
+		.mem_spec = c->mem_spec[0] ? c->mem_spec : NULL,
+		.mem_source = c->mem_source,
+		.priority = c->priority,
+		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+	};
+
+	make_pod_directory(c->region_path);
+	return region_open(c->region_path, &setup, region, err);
+}
+
+/* The devices there are: all of the container's, by NVML; those of CUDA's list where it is silent. */
+static int enter_devices(struct region *region, bool is_member)
+{
+	struct device_info found[DEVICES_MAX];
+	struct limits_error err;
+	int listed = sample_nvml_devices(found, DEVICES_MAX), n, rc;
+
+	if (listed > 0)
+		device_enter(region, found, listed);
+	if (is_member) {
+		n = gpu_cuda_devices(found, DEVICES_MAX);
+		rc = n < 0 ? n : device_bind(region, found, n);
+		if (rc < 0) {
+			log_error("the devices cannot be entered in the region: %s", strerror(-rc));
+			return rc;
+		}
+	}
+	rc = device_check_spec(region, &err);
+	if (rc == 0)
+		return 0;
+	/* Without NVML's list there may be devices that this process does not see. */
+	log_at(listed > 0 ? LOG_ERROR : LOG_WARN, "%s: %s", region->own->mem_source, err.text);
+	return listed > 0 ? -EINVAL : 0;
+}
+
+/* Says once what the operator may not have meant. */
+static void warn_of_limits(const struct region *r)
+{
+	for (int d = 0; d < region_device_count(r->own); d++) {
+		uint64_t limit = region_limit(r->hami, r->own, d);
+		uint64_t physical = r->own->devices[d].physical_bytes;
+
+		if (limit && physical && limit > physical)
+			log_warn("%s: %llu MiB for device %d is more than its %llu MiB: the card's size "
+				 "holds",
+				 r->own->mem_source, (unsigned long long)(limit >> 20), d,
+				 (unsigned long long)(physical >> 20));
+	}
+}
+
+static int take_slot(struct region *region, struct slot *slot)
+{
+	int rc = slot_claim(region, slot);
+
+	if (rc == -EUSERS)
+		log_error("region %s: all %d slots are taken by living processes", region->path,
+			  HAMI_SLOTS);
+	else if (rc < 0)
+		log_error("region %s: no slot (%s)", region->path, strerror(-rc));
+	return rc;
+}
+
+static enum init_state join(struct init_process *p, struct region *region, bool is_member)
+{
+	int rc = enter_devices(region, is_member);
+
+	if (rc == 0 && is_member)
+		rc = take_slot(region, &p->slot);
+	region_settle(region);
+	if (rc < 0) {
+		region_close(region);
+		p->error = rc;
+		return INIT_FAILED;
+	}
+	if (!is_member)
+		return INIT_VIEW;
+	quota_init(region, &p->slot);
+	charge_init(&gpu_cuda_ops);
+	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
+		sample_nvml_check_pids(region->own->devices[0].uuid);
+	warn_of_limits(region);
+	if (!atomic_exchange(&program.has_exit_handler, true))
+		atexit(leave);
+	return INIT_MEMBER;
+}
+
+static enum init_state attach(struct init_process *p, bool is_member)
+{
+	struct region *region = &p->region[is_member];
+	struct region_error err;
+	int rc = conf_load(&p->conf, CONF_FILE, environment);
+
+	log_set_level(p->conf.log);
+	if (p->conf.disabled)
+		return INIT_PASS;
+	if (rc < 0) {
+		log_error("%s", p->conf.error);
+		p->error = rc;
+		return INIT_FAILED;
+	}
+	rc = open_region(p, region, &err);
+	if (rc == 0)
+		return join(p, region, is_member);
+	if (p->conf.region_is_default && !p->conf.mem_spec[0]) {
+		log_warn("%s; no limit is set, so none is held", err.text);
+		return INIT_PASS;
+	}
+	log_error("%s", err.text);
+	p->error = rc;
+	return INIT_FAILED;
+}
+
+/* True when `state` is an answer to who wants to be a member or only to look. */
+static bool is_settled(unsigned state, bool is_member)
+{
+	return state == INIT_MEMBER || state == INIT_PASS || state == INIT_FAILED ||
+	       (state == INIT_VIEW && !is_member);
+}
+
+static enum init_state reach(bool is_member)
+{
+	struct init_process *p = &process.s;
+	unsigned me = (unsigned)sys_gettid(), owner, state;
+	int64_t end_ns = clock_now_ns() + ATTACH_WAIT_NS;
+
+	process_check();
+	/* Before anything is written: a child forked in the midst of it must find it new. */
+	process_wipe_on_fork(&process, sizeof(process));
+	for (;;) {
+		state = atomic_load_explicit(&p->state, memory_order_acquire);
+		if (is_settled(state, is_member))
+			return state;
+		owner = 0;
+		if (atomic_compare_exchange_strong(&p->owner_tid, &owner, me))
+			break;
+		/* Ourselves: a signal handler in the midst of it. */
+		if (owner == me || clock_now_ns() >= end_ns)
+			return INIT_FAILED;
+		sys_futex_wait(&p->owner_tid, owner, 100 * NSEC_PER_MSEC);
+	}
+	state = atomic_load_explicit(&p->state, memory_order_acquire);
+	if (!is_settled(state, is_member)) {
+		state = attach(p, is_member);
+		/* Pairs with the loads above and in init_is_member(). */
+		atomic_store_explicit(&p->state, state, memory_order_release);
+	}
+	atomic_store(&p->owner_tid, 0);
+	sys_futex_wake_all(&p->owner_tid);
+	return state;
+}
+
+enum init_state init_member(void)
+{
+	return reach(true);
+}
+
+enum init_state init_view(void)
+{
+	return reach(false);
+}
+
+int init_error(void)
+{
+	return process.s.error ? process.s.error : -EAGAIN;
+}
+
+struct region *init_region(void)
+{
+	return &process.s.region[init_is_member()];
+}
+
+bool init_is_member(void)
+{
+	return atomic_load_explicit(&process.s.state, memory_order_acquire) == INIT_MEMBER;
+}

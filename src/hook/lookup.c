@@ -1,0 +1,45 @@
+#include "hook/lookup.h"
+
+#include "drv/symbol.h"
+
+#include <string.h>
+
+/* In the order of real_rows: both come from the same tables. */
+static void *const hooks[] = {
+#define HOOK(sym) (void *)hook_##sym,
+#define USE(sym) NULL,
+#include "abi/cuda.def"
+#include "abi/nvml.def"
+#undef HOOK
+#undef USE
+};
+
+SYMBOL_EARLY const struct real_row *lookup_name(const char *name)
+{
+	/* Sixty names or so; the first letters sort most others out before this is called. */
+	for (size_t i = 0; i < real_row_count; i++)
+		if (symbol_equal(real_rows[i].name, name))
+			return &real_rows[i];
+	return NULL;
+}
+
+SYMBOL_EARLY void *lookup_hook(const struct real_row *row)
+{
+	return hooks[row - real_rows];
+}
+
+static bool in_family(const char *row, const char *asked)
+{
+	size_t n = strlen(asked);
+
+	return !strncmp(row, asked, n) && (row[n] == '\0' || row[n] == '_');
+}
+
+void *lookup_pointer(const char *asked, const void *driver_pointer)
+{
+	for (size_t i = 0; i < real_row_count; i++)
+		if (hooks[i] && real_pointer(&real_rows[i]) == driver_pointer &&
+		    in_family(real_rows[i].name, asked))
+			return hooks[i];
+	return NULL;
+}

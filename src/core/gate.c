@@ -1,0 +1,230 @@
+#include "core/gate.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/sys.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { GATE_CELLS = 4096 };
+#define HOLD_NAP_NS (10 * NSEC_PER_MSEC)
+
+struct gate_state {
+	/* Orders who has a cell and whether it is open; zero is an unlocked mutex. */
+	pthread_mutex_t mutex;
+	_Atomic uint32_t is_closed; /* written under mutex; a futex */
+	_Atomic uint32_t used; /* cells 0..used-1 were ever taken; written under mutex */
+	_Atomic uint32_t guests; /* threads inside without a cell; atomic */
+	bool is_set_up; /* mutex */
+	bool needs_fence; /* mutex: the kernel has no membarrier for us, so no cell opens */
+	struct gate_cell cells[GATE_CELLS];
+};
+PROCESS_STATE(gate_state, state);
+
+/* Where a thread without a cell points. Its `in` may be written by many: nobody reads it. */
+static struct gate_cell nobody;
+
+__thread struct gate_cell *gate_cell = &nobody;
+/* A thread that found no cell and is inside: counted in guests. */
+static __thread bool is_guest __attribute__((tls_model("initial-exec")));
+
+static int barrier(int command)
+{
+	return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+/* mutex held. */
+static void set_up(void)
+{
+	if (state.s.is_set_up)
+		return;
+	process_wipe_on_fork(&state, sizeof(state));
+	state.s.needs_fence = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
+	state.s.is_set_up = true;
+}
+
+static bool is_gone(uint32_t tid)
+{
+	return syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH;
+}
+
+/*
+ * mutex held: a cell for the calling thread. The cell of a thread that ended stays behind with its
+ * tid; it is taken when the same tid comes again, or when none is left.
+ */
+static struct gate_cell *take_cell(uint32_t tid)
+{
+	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_relaxed);
+	struct gate_cell *free_cell = NULL;
+
+	for (uint32_t i = 0; i < used; i++) {
+		uint32_t of = atomic_load_explicit(&state.s.cells[i].tid, memory_order_relaxed);
+
+		if (of == tid)
+			return &state.s.cells[i];
+		if (of == 0 && !free_cell)
+			free_cell = &state.s.cells[i];
+	}
+	if (!free_cell && used < GATE_CELLS) {
+		atomic_store_explicit(&state.s.used, used + 1, memory_order_release);
+		return &state.s.cells[used];
+	}
+	for (uint32_t i = 0; i < used && !free_cell; i++)
+		if (is_gone(atomic_load_explicit(&state.s.cells[i].tid, memory_order_relaxed)))
+			free_cell = &state.s.cells[i];
+	return free_cell;
+}
+
+/* mutex held: gives the thread a cell if it has none that is its own. */
+static void own_cell(uint32_t tid)
+{
+	struct gate_cell *cell = gate_cell;
+
+	if (cell != &nobody && atomic_load_explicit(&cell->tid, memory_order_relaxed) == tid)
+		return;
+	cell = take_cell(tid);
+	if (!cell) {
+		gate_cell = &nobody;
+		return;
+	}
+	atomic_store_explicit(&cell->in, 0, memory_order_relaxed);
+	atomic_store_explicit(&cell->open, 0, memory_order_relaxed);
+	atomic_store_explicit(&cell->tid, tid, memory_order_relaxed);
+	gate_cell = cell;
+}
+
+/* mutex held, gate open: the thread goes in. */
+static void go_in(void)
+{
+	if (gate_cell == &nobody) {
+		atomic_fetch_add(&state.s.guests, 1);
+		is_guest = true;
+		return;
+	}
+	atomic_store_explicit(&gate_cell->in, 1, memory_order_relaxed);
+	atomic_store_explicit(&gate_cell->open, !state.s.needs_fence, memory_order_release);
+}
+
+/* True when the thread was inside before: its own cell says so, or it is a guest. */
+static bool is_inside(uint32_t was_in, uint32_t tid)
+{
+	if (is_guest)
+		return atomic_load(&state.s.guests) > 0;
+	return was_in && gate_cell != &nobody &&
+	       atomic_load_explicit(&gate_cell->tid, memory_order_relaxed) == tid;
+}
+
+void gate_enter_slow(uint32_t was_in)
+{
+	uint32_t tid = (uint32_t)sys_gettid();
+	int saved = errno;
+
+	if (is_inside(was_in, tid))
+		return;
+	atomic_store_explicit(&gate_cell->in, 0, memory_order_release);
+	process_check();
+	for (;;) {
+		pthread_mutex_lock(&state.s.mutex);
+		set_up();
+		own_cell(tid);
+		if (!atomic_load_explicit(&state.s.is_closed, memory_order_relaxed)) {
+			go_in();
+			pthread_mutex_unlock(&state.s.mutex);
+			break;
+		}
+		pthread_mutex_unlock(&state.s.mutex);
+		sys_futex_wait(&state.s.is_closed, 1, HOLD_NAP_NS);
+	}
+	errno = saved;
+}
+
+void gate_leave_slow(void)
+{
+	/* In a child that was forked inside, the count is wiped. */
+	if (is_guest && atomic_load(&state.s.guests) > 0)
+		atomic_fetch_sub(&state.s.guests, 1);
+	is_guest = false;
+}
+
+unsigned gate_inside(void)
+{
+	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
+	unsigned n = atomic_load(&state.s.guests) - (is_guest ? 1u : 0u);
+
+	for (uint32_t i = 0; i < used; i++)
+		if (&state.s.cells[i] != gate_cell &&
+		    atomic_load_explicit(&state.s.cells[i].in, memory_order_acquire))
+			n++;
+	return n;
+}
+
+/* mutex held: opens or shuts the cells of all threads. */
+static void set_cells(bool is_open)
+{
+	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < used; i++) {
+		struct gate_cell *cell = &state.s.cells[i];
+
+		if (atomic_load_explicit(&cell->tid, memory_order_relaxed))
+			atomic_store_explicit(&cell->open, is_open && !state.s.needs_fence,
+					      memory_order_release);
+	}
+}
+
+/* Threads that ended inside (cancelled in a driver call) are not waited for. */
+static void forget_gone(void)
+{
+	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
+
+	for (uint32_t i = 0; i < used; i++) {
+		struct gate_cell *cell = &state.s.cells[i];
+
+		if (atomic_load_explicit(&cell->in, memory_order_acquire) &&
+		    is_gone(atomic_load_explicit(&cell->tid, memory_order_relaxed)))
+			atomic_store_explicit(&cell->in, 0, memory_order_relaxed);
+	}
+}
+
+int gate_close(int64_t wait_ns)
+{
+	int64_t end_ns = clock_now_ns() + wait_ns;
+	bool was_closed;
+
+	pthread_mutex_lock(&state.s.mutex);
+	set_up();
+	was_closed = atomic_load_explicit(&state.s.is_closed, memory_order_relaxed);
+	if (!was_closed) {
+		atomic_store(&state.s.is_closed, 1);
+		set_cells(false);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	if (was_closed)
+		return -EBUSY;
+	if (!state.s.needs_fence)
+		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+	for (int looks = 0; gate_inside() > 0; looks++) {
+		if (clock_now_ns() >= end_ns) {
+			gate_open();
+			return -ETIMEDOUT;
+		}
+		if (looks % 64 == 63)
+			forget_gone();
+		clock_sleep_ns(20 * NSEC_PER_USEC);
+	}
+	return 0;
+}
+
+void gate_open(void)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	atomic_store(&state.s.is_closed, 0);
+	set_cells(true);
+	pthread_mutex_unlock(&state.s.mutex);
+	sys_futex_wake_all(&state.s.is_closed);
+}

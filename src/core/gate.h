@@ -1,0 +1,73 @@
+/*
+ * The gate: the one place every call that gives the GPU work passes. Whoever wants everything still
+ * closes it and waits until nobody is inside.
+ *
+ * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave: say
+ * "out". Neither is a locked instruction, a fence or a shared line. Closing makes every cell not
+ * open, has the kernel put a barrier into every running thread (membarrier), and waits until none is
+ * in. Either a thread's look came after the barrier, then it saw the gate closed; or its "in" came
+ * before, then the closer sees it.
+ *
+ * A cell that is not open is the one test for everything unusual: a new thread, a fork child (the
+ * cells are wiped), a closed gate, a kernel without membarrier.
+ *
+ * A thread inside that enters again (a callback in a driver call) passes: it is inside already.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gate_cell {
+	_Alignas(64) _Atomic uint32_t in; /* its thread: 1 between enter and leave */
+	_Atomic uint32_t open; /* any thread, under the gate's mutex */
+	_Atomic uint32_t tid; /* of its thread, 0 = free; under the mutex */
+};
+
+/* The calling thread's cell. Starts at a cell that never opens. */
+extern __thread struct gate_cell *gate_cell
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* The unusual way in: returns inside, after a closed gate has opened. */
+void gate_enter_slow(uint32_t was_in) __attribute__((cold));
+
+/* Leaving by a thread that found no cell. */
+void gate_leave_slow(void) __attribute__((cold));
+
+/* Passes the gate. Returns what gate_leave() wants: whether the thread was inside already. */
+static inline uint32_t gate_enter(void)
+{
+	struct gate_cell *cell = gate_cell;
+	uint32_t was_in = atomic_load_explicit(&cell->in, memory_order_relaxed);
+
+	atomic_store_explicit(&cell->in, 1, memory_order_relaxed);
+	/* The order of these two is made by membarrier on the closer's side. */
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(!atomic_load_explicit(&cell->open, memory_order_acquire), 0))
+		gate_enter_slow(was_in);
+	return was_in;
+}
+
+/* Leaves. What the call did is visible to a closer that sees the thread out. */
+static inline void gate_leave(uint32_t was_in)
+{
+	struct gate_cell *cell = gate_cell;
+
+	if (__builtin_expect(!atomic_load_explicit(&cell->tid, memory_order_relaxed), 0))
+		gate_leave_slow();
+	else
+		atomic_store_explicit(&cell->in, was_in, memory_order_release);
+}
+
+/*
+ * Closes the gate and waits at most `wait_ns` until no thread but the caller is inside: 0, or
+ * -ETIMEDOUT and the gate is open again; -EBUSY when somebody else has closed it.
+ */
+int gate_close(int64_t wait_ns);
+
+/* Opens it again and wakes who waits. */
+void gate_open(void);
+
+/* Threads that are inside now, the caller's own not counted. For tests and views. */
+unsigned gate_inside(void);

@@ -1,0 +1,248 @@
+#include "shm/view.h"
+
+#include "base/sys.h"
+#include "shm/lock.h"
+#include "shm/region.h"
+#include "shm/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A copy of the file in memory. The parts are aligned as in a mapping. */
+struct snapshot {
+	int fd; /* of the file, for asking who lives */
+	const struct hami_region *hami;
+	const struct ration_region *own; /* NULL: HAMi-core's file */
+};
+
+/* Copies text that need not be terminated. */
+static void copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes)
+{
+	size_t n = strnlen(from, from_bytes < to_bytes ? from_bytes : to_bytes - 1);
+
+	memcpy(to, from, n);
+	memset(to + n, 0, to_bytes - n);
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Opens a regular file for reading; never waits on a fifo or a device. */
+static int open_regular(const char *path, struct stat *out_stat)
+{
+	int fd = region_fd_up(
+		open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	if (sys_fstat(fd, out_stat) < 0)
+		rc = -errno;
+	else if (!S_ISREG(out_stat->st_mode))
+		rc = S_ISDIR(out_stat->st_mode) ? -EISDIR : -ENOTUNIQ;
+	else
+		return fd;
+	close(fd);
+	return rc;
+}
+
+static ssize_t read_whole(int fd, char *buf, size_t bytes)
+{
+	size_t have = 0;
+
+	while (have < bytes) {
+		ssize_t n = pread(fd, buf + have, bytes - have, (off_t)have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		have += (size_t)n;
+	}
+	return (ssize_t)have;
+}
+
+/* Tells what the copy of `bytes` bytes is. 0 or a -errno of view_read(). */
+static int classify(const char *copy, size_t bytes, struct snapshot *snap)
+{
+	const struct ration_region *own = (const void *)(copy + RATION_OFFSET);
+
+	snap->hami = (const void *)copy;
+	snap->own = NULL;
+	if (bytes == 0)
+		return -ENODATA;
+	if (bytes < sizeof(int32_t) || snap->hami->magic != HAMI_MAGIC)
+		return -ENOTUNIQ;
+	if (bytes < HAMI_REGION_BYTES || snap->hami->major_version != HAMI_MAJOR)
+		return -ESTALE;
+	if (bytes < RATION_OFFSET + sizeof(uint64_t) || own->magic != RATION_MAGIC)
+		return 0;
+	if (bytes < RATION_FILE_BYTES || own->layout != RATION_LAYOUT ||
+	    own->file_bytes != RATION_FILE_BYTES)
+		return -ESTALE;
+	snap->own = own;
+	return 0;
+}
+
+/*
+ * The bytes that slot `index` holds of device `dev`, by the rule of account_settle(). The words were
+ * copied one after the other while the owner may have gone on: the answer is then a value that the
+ * slot had a moment ago or has now.
+ */
+static uint64_t slot_bytes(const struct ration_region *own, unsigned index, int dev)
+{
+	const struct ration_entry *e = &own->slots[index].entry[dev];
+	uint64_t name = (uint64_t)index << 48 | (e->seq & UINT64_C(0xffffffffffff));
+	bool took = own->accounts[dev].last == name || e->done >= e->seq;
+
+	return e->after_bytes[(took ? e->seq : ~e->seq) & 1];
+}
+
+static void read_devices(const struct snapshot *snap, struct view *view)
+{
+	uint64_t n = snap->hami->device_num;
+
+	if (snap->own)
+		view->device_count = region_device_count(snap->own);
+	else
+		view->device_count = n > HAMI_DEVICES ? HAMI_DEVICES : (int)n;
+	for (int d = 0; d < view->device_count; d++) {
+		struct view_device *dev = &view->devices[d];
+
+		if (snap->own) {
+			copy_text(dev->uuid, sizeof(dev->uuid), snap->own->devices[d].uuid,
+				  RATION_UUID_BYTES);
+			dev->physical_bytes = snap->own->devices[d].physical_bytes;
+			dev->limit_bytes = region_limit(snap->hami, snap->own, d);
+		} else {
+			copy_text(dev->uuid, sizeof(dev->uuid), snap->hami->uuids[d],
+				  HAMI_UUID_BYTES);
+			dev->limit_bytes = snap->hami->limit_bytes[d];
+		}
+	}
+}
+
+static void read_process(const struct snapshot *snap, unsigned index, struct view *view)
+{
+	struct view_process *p = &view->processes[view->process_count++];
+
+	memset(p, 0, sizeof(*p));
+	p->slot = index;
+	p->pid = snap->hami->procs[index].pid;
+	if (snap->own) {
+		const struct ration_slot *s = &snap->own->slots[index];
+
+		p->pid = s->pid > INT32_MAX ? 0 : (int)s->pid;
+		copy_text(p->comm, sizeof(p->comm), s->comm, sizeof(s->comm));
+	}
+	for (int d = 0; d < view->device_count; d++) {
+		if (snap->own)
+			p->used_bytes[d] = slot_bytes(snap->own, index, d);
+		else
+			p->used_bytes[d] = snap->hami->procs[index].used[d].total_bytes;
+		view->devices[d].used_bytes = add(view->devices[d].used_bytes, p->used_bytes[d]);
+	}
+}
+
+static int read_processes(const struct snapshot *snap, struct view *view)
+{
+	unsigned bound = region_slot_bound(snap->hami);
+
+	view->processes = calloc(bound ? bound : 1, sizeof(*view->processes));
+	if (!view->processes)
+		return -ENOMEM;
+	for (unsigned i = 0; i < bound; i++) {
+		const struct hami_slot *s = &snap->hami->procs[i];
+		int alive = snap->own ? slot_alive(snap->fd, i) : s->status != HAMI_FREE && s->pid;
+
+		if (alive < 0)
+			return alive;
+		if (alive)
+			read_process(snap, i, view);
+	}
+	return 0;
+}
+
+/* Fills *view from a copy. */
+static int read_snapshot(const struct snapshot *snap, struct view *view)
+{
+	view->kind = snap->own ? VIEW_OWN : VIEW_FOREIGN;
+	if (snap->own) {
+		int kept = lock_held(snap->fd, RATION_LOCK_KEEPER, 1, NULL);
+
+		if (kept < 0)
+			return kept;
+		view->is_kept = kept;
+		view->created_s = snap->own->created_s;
+		copy_text(view->name, sizeof(view->name), snap->own->name, RATION_NAME_BYTES);
+		copy_text(view->mem_spec, sizeof(view->mem_spec), snap->own->mem_spec,
+			  RATION_SPEC_BYTES);
+		copy_text(view->mem_source, sizeof(view->mem_source), snap->own->mem_source,
+			  RATION_SOURCE_BYTES);
+	}
+	read_devices(snap, view);
+	return read_processes(snap, view);
+}
+
+int view_read(const char *path, struct view *out_view)
+{
+	const size_t copy_bytes = (RATION_FILE_BYTES + 4095) / 4096 * 4096;
+	struct snapshot snap = { 0 };
+	struct stat st;
+	char *copy = NULL;
+	ssize_t n;
+	int rc;
+
+	memset(out_view, 0, sizeof(*out_view));
+	snap.fd = open_regular(path, &st);
+	if (snap.fd < 0)
+		return snap.fd;
+	copy = aligned_alloc(4096, copy_bytes);
+	if (!copy) {
+		rc = -ENOMEM;
+		goto out_close;
+	}
+	n = read_whole(snap.fd, copy, RATION_FILE_BYTES);
+	rc = n < 0 ? (int)n : classify(copy, (size_t)n, &snap);
+	if (rc == 0)
+		rc = read_snapshot(&snap, out_view);
+	out_view->st_dev = st.st_dev;
+	out_view->st_ino = st.st_ino;
+	if (rc < 0)
+		view_free(out_view);
+	free(copy);
+out_close:
+	close(snap.fd);
+	return rc;
+}
+
+void view_free(struct view *view)
+{
+	free(view->processes);
+	view->processes = NULL;
+	view->process_count = 0;
+}
+
+bool view_is_alive(const struct view *view)
+{
+	return view->is_kept || view->process_count > 0;
+}
+
+bool view_free_bytes(const struct view_device *device, uint64_t *out_bytes)
+{
+	uint64_t room = device->limit_bytes;
+
+	if (room == 0 || (device->physical_bytes && device->physical_bytes < room))
+		room = device->physical_bytes;
+	if (room == 0)
+		return false;
+	*out_bytes = room > device->used_bytes ? room - device->used_bytes : 0;
+	return true;
+}

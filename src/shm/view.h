@@ -1,0 +1,60 @@
+/*
+ * What a region holds, for looking at it from outside: a copy taken by pread, which no truncation
+ * and no garbage in the file can hurt, and which needs no right but to read.
+ */
+#pragma once
+
+#include <ration/region.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum view_kind {
+	VIEW_OWN,     /* a region of ours: who lives is known */
+	VIEW_FOREIGN, /* written by HAMi-core: its processes are what the file says, dead ones too */
+};
+
+struct view_device {
+	char uuid[HAMI_UUID_BYTES];
+	uint64_t limit_bytes;    /* 0 = none */
+	uint64_t physical_bytes; /* of the card; 0 = not known */
+	uint64_t used_bytes;     /* by the living processes */
+};
+
+struct view_process {
+	unsigned slot;
+	int pid;       /* in the tenant's pid namespace */
+	char comm[16]; /* "" = not known */
+	uint64_t used_bytes[RATION_DEVICES];
+};
+
+struct view {
+	enum view_kind kind;
+	bool is_kept;                     /* a `ration run` stands above it */
+	char name[RATION_NAME_BYTES];     /* "" = none */
+	char mem_spec[RATION_SPEC_BYTES]; /* base/limits.h; "" = none */
+	char mem_source[RATION_SOURCE_BYTES];
+	uint64_t created_s; /* CLOCK_REALTIME; 0 = not known */
+	int device_count;
+	struct view_device devices[RATION_DEVICES];
+	unsigned process_count;
+	struct view_process *processes; /* the living ones, by slot */
+	uint64_t st_dev, st_ino;        /* of the file */
+};
+
+/*
+ * Reads the region at `path`; view_free() what it gives. 0, or -errno: -ENOTUNIQ for a file that is
+ * no region, -ESTALE for one that is short or of a version we do not know, -ENODATA for an empty one.
+ */
+int view_read(const char *path, struct view *out_view);
+
+/* Frees what view_read() allocated. */
+void view_free(struct view *view);
+
+/* True when a process or a `ration run` uses the region now. */
+bool view_is_alive(const struct view *view);
+
+/*
+ * What an allocation can still get: limit, or the card where that is smaller or nothing is limited,
+ * less what is used. False when neither is known.
+ */
+bool view_free_bytes(const struct view_device *device, uint64_t *out_bytes);

@@ -1,0 +1,255 @@
+#include "tools/doctor.h"
+
+#include "base/clock.h"
+#include "base/conf.h"
+#include "base/units.h"
+#include "tools/device_list.h"
+#include "tools/doctor_limits.h"
+#include "tools/doctor_loaded.h"
+#include "tools/doctor_probe.h"
+#include "tools/doctor_report.h"
+#include "tools/doctor_system.h"
+#include "tools/install_path.h"
+#include "tools/run_env.h"
+#include "tools/tenant.h"
+#include "tools/tools_common.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COMMAND "doctor"
+
+/* A driver that has to wake its cards takes seconds. */
+#define PROBE_WAIT_NS (60 * NSEC_PER_SEC)
+
+/* What the probe is tried with where nothing is limited. */
+#define TRIAL_SPEC "256m"
+
+struct options {
+	bool has_sim;
+	const char *sim; /* as RATION_SIM, or NULL */
+};
+
+/* How a program is started here. */
+struct scene {
+	bool is_preloaded; /* the library comes up by itself: LD_PRELOAD or /etc/ld.so.preload */
+	bool has_tenant;   /* else: in a tenant of the doctor's own, as `ration run` makes it */
+	struct tenant tenant;
+	char library[PATH_MAX];
+	const char *spec; /* of that tenant */
+	char nvml[PATH_MAX];
+};
+
+static const char doc[] =
+	"Checks whether Ration works in this environment: the driver, every way to it, the kernel, the "
+	"region file, and which limits are in force and where each came from."
+	"\v"
+	"Every line says ok, note, warn or FAIL. The exit status is 0 when nothing failed, else 1.";
+
+static const struct argp_option option_table[] = {
+	{ "sim", 's', "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
+	  "look at the software GPU, set up by mem=8g,count=2 and the like", 0 },
+	{ 0 },
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct options *opt = state->input;
+
+	switch (key) {
+	case 's':
+		opt->has_sim = true;
+		opt->sim = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is one argument too many; doctor takes none", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static bool use_sim(const struct options *opt, struct scene *scene)
+{
+	char dir[PATH_MAX - 32], error[2 * PATH_MAX];
+
+	snprintf(scene->nvml, sizeof(scene->nvml), "libnvidia-ml.so.1");
+	if (!opt->has_sim)
+		return true;
+	if (install_path_sim(dir, sizeof(dir), error, sizeof(error)) < 0) {
+		doctor_report(DOCTOR_FAIL, "driver", "%s", error);
+		return false;
+	}
+	snprintf(scene->nvml, sizeof(scene->nvml), "%s/libnvidia-ml.so.1", dir);
+	return run_env_use_sim(dir, opt->sim) == 0;
+}
+
+/* Makes the tenant in which the probe runs where programs here have none by themselves. */
+static void set_scene(const struct conf *conf, struct scene *scene)
+{
+	struct region_setup setup = {
+		.mem_source = conf->mem_source,
+		.priority = conf->priority,
+		.flags = conf->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+	};
+	char error[2 * PATH_MAX];
+
+	scene->spec = *conf->mem_spec ? conf->mem_spec : TRIAL_SPEC;
+	setup.mem_spec = scene->spec;
+	if (install_path_library(scene->library, sizeof(scene->library), error, sizeof(error)) <
+	    0) {
+		doctor_report(DOCTOR_FAIL, "preload", "%s", error);
+		return;
+	}
+	doctor_report(
+		DOCTOR_NOTE, "preload",
+		"nothing loads the library into programs started here; `ration run` does, from %s",
+		scene->library);
+	if (*conf->mem_spec)
+		doctor_report(
+			DOCTOR_WARN, "preload",
+			"%s is set, but no program started here follows it; start them by `ration "
+			"run`, or put %s into LD_PRELOAD",
+			conf->mem_source, scene->library);
+	if (tenant_make(NULL, "doctor", &setup, &scene->tenant, error, sizeof(error)) < 0) {
+		doctor_report(DOCTOR_FAIL, "region", "%s", error);
+		return;
+	}
+	scene->has_tenant = true;
+}
+
+_Noreturn static void execute_probe(const struct scene *scene)
+{
+	static char name[] = "ration", command[] = DOCTOR_PROBE_COMMAND, driver[] = "driver";
+	bool is_whole = scene->is_preloaded || scene->has_tenant;
+	char *argv[] = { name, command, is_whole ? NULL : driver, NULL };
+
+	if (scene->has_tenant &&
+	    run_env_use_library(scene->library, &scene->tenant, scene->spec) < 0)
+		_exit(DOCTOR_PROBE_MAX + 1);
+	execv("/proc/self/exe", argv);
+	_exit(DOCTOR_PROBE_MAX + 1);
+}
+
+/* Waits for the probe, not for ever. 0 with its status, or -ETIMEDOUT. */
+static int wait_probe(pid_t pid, int *out_status)
+{
+	int64_t end_ns = clock_now_ns() + PROBE_WAIT_NS;
+
+	while (waitpid(pid, out_status, WNOHANG) != pid) {
+		if (clock_now_ns() >= end_ns) {
+			kill(pid, SIGKILL);
+			return -ETIMEDOUT;
+		}
+		clock_sleep_ns(2 * NSEC_PER_MSEC);
+	}
+	return 0;
+}
+
+static void run_probe(const struct scene *scene)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	sigaction(SIGCHLD, &dfl, NULL);
+	pid = fork();
+	if (pid == 0)
+		execute_probe(scene);
+	if (pid < 0)
+		doctor_report(DOCTOR_FAIL, "interception", "no process can be started (%m)");
+	else if (wait_probe(pid, &status) < 0)
+		doctor_report(DOCTOR_FAIL, "interception",
+			      "the probe hangs; see whether `nvidia-smi` works without Ration");
+	else if (WIFSIGNALED(status))
+		doctor_report(DOCTOR_FAIL, "interception",
+			      "the probe was killed by signal %d (%s); please report it",
+			      WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status) > DOCTOR_PROBE_MAX)
+		doctor_report(DOCTOR_FAIL, "interception",
+			      "the probe could not be started (status %d)", WEXITSTATUS(status));
+	else
+		doctor_report_add(WEXITSTATUS(status));
+}
+
+static void report_limits(const struct conf *conf, const struct scene *scene, const char *path)
+{
+	static struct device_list devices;
+	static struct view view;
+	char text[32];
+
+	if (device_list_read(scene->nvml, &devices) < 0)
+		devices.count = 0;
+	if (!scene->is_preloaded && !*conf->mem_spec) {
+		doctor_report(
+			DOCTOR_NOTE, "limit",
+			"none is set here (the lines above were tried with %s); `ration run --mem` "
+			"sets one",
+			units_format_size(limits_for_device(TRIAL_SPEC, 0, ""), text,
+					  sizeof(text)));
+		return;
+	}
+	if (*path && view_read(path, &view) == 0) {
+		if (view.device_count)
+			doctor_limits_of_region(&view, path, conf, &devices);
+		else
+			doctor_limits_of_conf(conf, &devices);
+		view_free(&view);
+		return;
+	}
+	doctor_limits_of_conf(conf, &devices);
+}
+
+static int conclude(void)
+{
+	int failures = doctor_report_failures();
+
+	if (failures == 0)
+		puts("healthy");
+	else
+		printf("not healthy: %d fault%s\n", failures, failures == 1 ? "" : "s");
+	return failures == 0 ? TOOLS_OK : TOOLS_UNHEALTHY;
+}
+
+int doctor_main(int argc, char **argv)
+{
+	static const struct argp argp = { option_table, parse_option, NULL, doc, NULL, NULL, NULL };
+	static struct conf conf;
+	static struct scene scene;
+	struct doctor_loaded loaded;
+	struct options opt = { 0 };
+	const char *path;
+
+	tools_begin(COMMAND, argv);
+	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	doctor_report(DOCTOR_NOTE, "ration", "version " RATION_VERSION);
+	if (!use_sim(&opt, &scene))
+		return conclude();
+	conf_load(&conf, CONF_FILE, tools_getenv);
+	doctor_limits_variables(&conf);
+	doctor_system_preload();
+	doctor_loaded_find(&loaded);
+	scene.is_preloaded = loaded.own_count > 0;
+	if (!scene.is_preloaded)
+		set_scene(&conf, &scene);
+	path = scene.has_tenant ? scene.tenant.path : scene.is_preloaded ? conf.region_path : "";
+	run_probe(&scene);
+	doctor_system_kernel();
+	if (*path) {
+		doctor_report(DOCTOR_NOTE, "region", "the region file is %s", path);
+		doctor_system_region(path);
+	}
+	report_limits(&conf, &scene, path);
+	doctor_system_limits();
+	if (scene.has_tenant)
+		tenant_end(&scene.tenant);
+	return conclude();
+}

@@ -1,0 +1,92 @@
+#include "tools/doctor_loaded.h"
+
+#include "tools/doctor_report.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TOPIC "preload"
+
+/* DT_SONAME of a loaded object, or "". */
+static const char *soname(const struct link_map *map)
+{
+	const char *strings = NULL;
+	uint64_t at = UINT64_MAX;
+
+	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+		/* The linker leaves an offset here for the objects that it does not relocate. */
+		if (d->d_tag == DT_STRTAB)
+			strings = (const char *)(d->d_un.d_ptr < map->l_addr ?
+							 d->d_un.d_ptr + map->l_addr :
+							 d->d_un.d_ptr);
+		else if (d->d_tag == DT_SONAME)
+			at = d->d_un.d_val;
+	}
+	return strings && at != UINT64_MAX ? strings + at : "";
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Libraries that do the same work: HAMi-core and the line of vgpu-manager. */
+static bool is_foreign(const struct link_map *map, const char *name)
+{
+	static const char *const names[] = { "libvgpu.so", "libvgpu-control.so",
+					     "libcuda-control.so" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i]) || !strcmp(base_name(map->l_name), names[i]))
+			return true;
+	return false;
+}
+
+void doctor_loaded_find(struct doctor_loaded *out)
+{
+	struct link_map *map = NULL;
+	void *self = dlopen(NULL, RTLD_LAZY);
+
+	memset(out, 0, sizeof(*out));
+	if (!self || dlinfo(self, RTLD_DI_LINKMAP, &map) < 0)
+		return;
+	for (; map; map = map->l_next) {
+		const char *name = soname(map);
+
+		if (!strcmp(name, "libration.so")) {
+			if (out->own_count < DOCTOR_LOADED_MAX)
+				out->own[out->own_count++] = map;
+		} else if (is_foreign(map, name) && out->foreign_count < DOCTOR_LOADED_MAX) {
+			out->foreign[out->foreign_count++] = map;
+		}
+	}
+	dlclose(self);
+}
+
+void doctor_loaded_report(const struct doctor_loaded *loaded)
+{
+	for (int i = 0; i < loaded->foreign_count; i++)
+		doctor_report(
+			DOCTOR_FAIL, TOPIC,
+			"%s is loaded, another library that limits the GPU; both at once count "
+			"twice: take it out of LD_PRELOAD or /etc/ld.so.preload",
+			loaded->foreign[i]->l_name);
+	for (int i = 1; i < loaded->own_count; i++)
+		doctor_report(
+			DOCTOR_WARN, TOPIC,
+			"%s is a second copy of the library, which stays idle behind %s; preload "
+			"only one",
+			loaded->own[i]->l_name, loaded->own[0]->l_name);
+}
+
+bool doctor_loaded_has(const struct doctor_loaded *loaded, void *function)
+{
+	struct link_map *map = NULL;
+	Dl_info info;
+
+	return loaded->own_count > 0 && dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP) &&
+	       map == loaded->own[0];
+}

@@ -1,0 +1,26 @@
+/* Where region files are found on this machine: those of `ration run`, and those of the schedulers. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct region_list_entry {
+	char *path;
+	uint64_t st_dev, st_ino;
+};
+
+struct region_list {
+	size_t count;
+	struct region_list_entry *entries; /* each file once, whatever names lead to it */
+};
+
+/* The region files of one directory of `ration run`. 0 or -errno; region_list_free() it. */
+int region_list_directory(const char *dir, struct region_list *out_list);
+
+/*
+ * Every region file of every tenant that can be seen from here. 0 or -errno; region_list_free() it.
+ */
+int region_list_all(struct region_list *out_list);
+
+/* Frees what the others allocated. */
+void region_list_free(struct region_list *list);

@@ -1,0 +1,5 @@
+/* `ration run`: starts a program with the library in front of the driver, as a tenant of its own. */
+#pragma once
+
+/* The command, argv[0] being its name. Returns the exit status, or dies of the program's signal. */
+int run_main(int argc, char **argv);

@@ -1,0 +1,123 @@
+#include "tools/run_child.h"
+
+#include "tools/tools_common.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What is passed on. Blocked and taken by sigwaitinfo(): no handler, so nothing to inherit. */
+static const int passed_on[] = { SIGTERM, SIGHUP,  SIGINT,  SIGQUIT,
+				 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT };
+
+enum { PASSED_ON = sizeof(passed_on) / sizeof(*passed_on) };
+
+_Noreturn static void execute(const char *command, char **argv)
+{
+	int error;
+
+	execvp(argv[0], argv);
+	error = errno;
+	tools_complain(command, "cannot run '%s' (%s)", argv[0], strerror(error));
+	_exit(error == ENOENT || error == ENOTDIR ? TOOLS_NOT_FOUND : TOOLS_CANNOT_EXECUTE);
+}
+
+/*
+ * Stops this process as the terminal would. In a session without job control nothing could continue
+ * it, and there the kernel drops the signal.
+ */
+static void stop_self(void)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL }, old;
+	sigset_t stop;
+
+	sigaction(SIGTSTP, &dfl, &old);
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &stop, NULL);
+	/* Here it stops, and goes on at SIGCONT. */
+	sigprocmask(SIG_BLOCK, &stop, NULL);
+	sigaction(SIGTSTP, &old, NULL);
+}
+
+/* True once the program has ended. */
+static bool has_ended(pid_t pid, int *out_status)
+{
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG | WUNTRACED) == pid) {
+		if (!WIFSTOPPED(status)) {
+			*out_status = status;
+			return true;
+		}
+		stop_self();
+	}
+	return false;
+}
+
+static void watch(pid_t pid, const sigset_t *set, int *out_status)
+{
+	siginfo_t info;
+
+	while (!has_ended(pid, out_status)) {
+		int sig = sigwaitinfo(set, &info);
+
+		/* From the kernel: the terminal's own, which goes to the program as well. */
+		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0 && info.si_pid != pid)
+			kill(pid, sig);
+	}
+}
+
+int run_child_wait(const char *command, char **argv, int *out_status)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL }, old_chld;
+	sigset_t set, old;
+	pid_t pid;
+	int rc;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	for (int i = 0; i < PASSED_ON; i++)
+		sigaddset(&set, passed_on[i]);
+	/* Ignored, as some parents leave it, the kernel would reap the program itself. */
+	sigaction(SIGCHLD, &dfl, &old_chld);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	pid = fork();
+	if (pid == 0) {
+		sigaction(SIGCHLD, &old_chld, NULL);
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		execute(command, argv);
+	}
+	if (pid < 0) {
+		rc = -errno;
+		sigprocmask(SIG_SETMASK, &old, NULL);
+		return rc;
+	}
+	watch(pid, &set, out_status);
+	return 0;
+}
+
+int run_child_pass_on(int status)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	sigset_t set;
+	int sig;
+
+	if (!WIFSIGNALED(status))
+		return WEXITSTATUS(status);
+	sig = WTERMSIG(status);
+	/* The program's core is the one of interest. */
+	prctl(PR_SET_DUMPABLE, 0);
+	sigaction(sig, &dfl, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	raise(sig);
+	return 128 + sig;
+}

@@ -1,0 +1,31 @@
+/*
+ * What the subcommands share: exit statuses, complaints, text that is safe to print.
+ */
+#pragma once
+
+#include <stddef.h>
+
+enum tools_exit {
+	TOOLS_OK = 0,
+	TOOLS_UNHEALTHY = 1, /* doctor found a fault, ps could not read what it found */
+	TOOLS_USAGE = 2,     /* the command line is wrong; nothing was done */
+	TOOLS_FAILED = 125,  /* `ration run` itself could not do it; the program did not start */
+	TOOLS_CANNOT_EXECUTE = 126,
+	TOOLS_NOT_FOUND = 127,
+};
+
+/* Writes "ration COMMAND: message" to standard error. */
+void tools_complain(const char *command, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/*
+ * Copies at most out_bytes - 1 bytes of `text`, with '?' for all that is not printable ASCII: names
+ * in a region are written by others, and go to terminals and into JSON. Returns `out`.
+ */
+char *tools_printable(const char *text, char *out, size_t out_bytes);
+
+/* getenv(3), as base/conf.h wants it. */
+const char *tools_getenv(const char *name);
+
+/* Makes argp exit with TOOLS_USAGE and name the command "ration COMMAND" in what it writes. */
+void tools_begin(const char *command, char **argv);

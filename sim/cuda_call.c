@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -95,23 +94,11 @@ CUresult cuInit(unsigned int flags)
 	return res;
 }
 
-long cuda_call_option(const char *key, long fallback)
-{
-	const char *text = getenv("RATION_SIM");
-	size_t len = strlen(key);
-
-	while (text && *text) {
-		if (strncmp(text, key, len) == 0 && text[len] == '=')
-			return strtol(text + len + 1, NULL, 10);
-		text = strchr(text, ',');
-		text = text ? text + 1 : NULL;
-	}
-	return fallback;
-}
-
 int cuda_call_version(void)
 {
-	return (int)cuda_call_option("driver", 13000);
+	if (!machine_count())
+		(void)machine_open();
+	return machine_cuda_version();
 }
 
 CUresult cuDriverGetVersion(int *out_version)

@@ -57,8 +57,5 @@ void cuda_call_wait(pthread_cond_t *cond);
 /* True between a successful cuInit and the end of the process, false in a fork child. */
 bool cuda_call_is_ready(void);
 
-/* The version cuDriverGetVersion reports. */
+/* The version cuDriverGetVersion reports; may be asked before cuInit. */
 int cuda_call_version(void);
-
-/* Value of `key` in RATION_SIM ("key=value,..."), or `fallback` when it is absent. */
-long cuda_call_option(const char *key, long fallback);

@@ -48,3 +48,8 @@ CUresult cuda_capture_isolate(struct CUstream_st *stream, struct CUevent_st *eve
 	(void)event;
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
+CUresult cuda_capture_check_sync(struct CUstream_st *stream)
+{
+	(void)stream;
+	return CUDA_SUCCESS;
+}

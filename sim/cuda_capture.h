@@ -35,6 +35,9 @@ CUresult cuda_capture_check_unsafe(struct CUctx_st *ctx);
 /* A call about a whole context: no mode allows it while anything of the context captures. */
 CUresult cuda_capture_check_context(struct CUctx_st *ctx);
 
+/* A synchronous call that works in this stream. */
+CUresult cuda_capture_check_sync(struct CUstream_st *stream);
+
 /* The same for one stream: refused while it captures, which is then invalidated. */
 CUresult cuda_capture_check_stream(struct CUstream_st *stream);
 

@@ -134,3 +134,11 @@ int cuda_heap_file(int index, uint64_t address, int *out_fd, uint64_t *out_offse
 	*out_offset = address - h->base;
 	return 0;
 }
+
+bool cuda_heap_contains(uint64_t address)
+{
+	for (int i = 0; i <= MACHINE_DEVICES; i++)
+		if (address >= heaps[i].base && address - heaps[i].base < heaps[i].size_bytes)
+			return true;
+	return false;
+}

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { HEAP_HOST = -1 };
@@ -25,6 +26,9 @@ int cuda_heap_alias(uint64_t address, uint64_t size_bytes, uint64_t target);
 /* The window's file and the offset of `address` in it, for another process. -ENOTSUP when this
  * process was not allowed a file of that size. */
 int cuda_heap_file(int index, uint64_t address, int *out_fd, uint64_t *out_offset);
+
+/* True when `address` lies in a window. */
+bool cuda_heap_contains(uint64_t address);
 
 /* The window of `index` has its file. 0 or -errno. */
 int cuda_heap_open(int index);

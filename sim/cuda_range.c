@@ -125,8 +125,19 @@ static bool is_allowed(const struct CUctx_st *ctx, const struct cuda_range *rang
 	}
 }
 
-bool cuda_range_is_accessible(const struct CUctx_st *ctx, uint64_t address, uint64_t size_bytes,
-			      enum range_access access)
+static bool is_copyable(const struct CUctx_st *ctx, const struct cuda_range *range,
+			enum range_access access)
+{
+	if (range->kind == RANGE_LINEAR || range->kind == RANGE_MODULE || range->kind == RANGE_IPC)
+		return true;
+	return is_allowed(ctx, range, access);
+}
+
+typedef bool (*range_rule)(const struct CUctx_st *ctx, const struct cuda_range *range,
+			   enum range_access access);
+
+static bool holds(range_rule rule, const struct CUctx_st *ctx, uint64_t address,
+		  uint64_t size_bytes, enum range_access access)
 {
 	uint64_t end = address + size_bytes;
 
@@ -135,7 +146,39 @@ bool cuda_range_is_accessible(const struct CUctx_st *ctx, uint64_t address, uint
 	for (int i = find(address); address < end; i++) {
 		if (i == map.count || map.range[i]->start > address)
 			return false;
-		if (!is_allowed(ctx, map.range[i], access))
+		if (!rule(ctx, map.range[i], access))
+			return false;
+		address = map.range[i]->start + map.range[i]->size_bytes;
+	}
+	return true;
+}
+
+bool cuda_range_is_accessible(const struct CUctx_st *ctx, uint64_t address, uint64_t size_bytes,
+			      enum range_access access)
+{
+	return holds(is_allowed, ctx, address, size_bytes, access);
+}
+
+bool cuda_range_is_copyable(const struct CUctx_st *ctx, uint64_t address, uint64_t size_bytes,
+			    enum range_access access)
+{
+	return holds(is_copyable, ctx, address, size_bytes, access);
+}
+
+/* Neighbours of another kind are other allocations. */
+bool cuda_range_is_spanned(uint64_t address, uint64_t size_bytes)
+{
+	uint64_t end = address + size_bytes;
+	int i = find(address), first = i;
+
+	if (end < address)
+		return false;
+	for (; address < end; i++) {
+		if (i == map.count || map.range[i]->start > address)
+			return false;
+		if (i > first && map.range[i]->kind != RANGE_MAPPED)
+			return false;
+		if (i > first && map.range[first]->kind != RANGE_MAPPED)
 			return false;
 		address = map.range[i]->start + map.range[i]->size_bytes;
 	}

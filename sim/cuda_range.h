@@ -40,7 +40,7 @@ struct cuda_range {
 	uint64_t taken_bytes;            /* size of it in the heap, 0 inside a block */
 	struct cuda_handle *handle;      /* RANGE_MAPPED */
 	struct CUmemPoolHandle_st *pool; /* RANGE_POOL */
-	uint64_t *resident;              /* RANGE_MANAGED: a bit per 2 MiB, set atomically */
+	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */
 	bool has_sync_memops;
 	bool is_freeing; /* a cuMemFreeAsync is under way */
@@ -69,6 +69,13 @@ bool cuda_range_is_free(uint64_t start, uint64_t size_bytes);
 /* True when the whole span may be touched so by work of `ctx` that runs as a kernel. */
 bool cuda_range_is_accessible(const struct CUctx_st *ctx, uint64_t address, uint64_t size_bytes,
 			      enum range_access access);
+
+/* The same for a copy, which reaches linear memory of every device. */
+bool cuda_range_is_copyable(const struct CUctx_st *ctx, uint64_t address, uint64_t size_bytes,
+			    enum range_access access);
+
+/* True when the map has all of a span, as one range or as mappings side by side. */
+bool cuda_range_is_spanned(uint64_t address, uint64_t size_bytes);
 
 /* The map's lock: a worker holds it shared while it touches memory, a change holds it alone. */
 void cuda_range_lock_shared(void);

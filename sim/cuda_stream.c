@@ -197,6 +197,14 @@ void cuda_stream_wait(struct CUstream_st *stream)
 		cuda_work_changed();
 }
 
+CUresult cuda_stream_finish(struct CUstream_st *stream)
+{
+	struct CUctx_st *ctx = stream->ctx;
+
+	cuda_stream_wait(stream);
+	return ctx->error;
+}
+
 void cuda_stream_drain(struct CUctx_st *ctx)
 {
 	uint64_t ticket = ctx->last_ticket;

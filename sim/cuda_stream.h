@@ -58,6 +58,9 @@ CUresult cuda_stream_enqueue(struct CUstream_st *stream, struct cuda_work *work)
  * ones. Drops the lock meanwhile. */
 void cuda_stream_wait(struct CUstream_st *stream);
 
+/* The same, and answers the error of the stream's context. */
+CUresult cuda_stream_finish(struct CUstream_st *stream);
+
 /* Waits for all that is now in any stream of the context. Drops the lock meanwhile. */
 void cuda_stream_drain(struct CUctx_st *ctx);
 

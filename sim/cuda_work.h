@@ -31,11 +31,12 @@ struct cuda_work_ops {
 	void (*release)(struct cuda_work *work);
 };
 
-/* A copy or a fill of `height` rows. */
+/* A copy or a fill of `depth` slices of `height` rows. */
 struct cuda_area {
 	uint64_t dst, src;
-	uint64_t dst_pitch_bytes, src_pitch_bytes;
-	uint64_t width_bytes, height;
+	uint64_t dst_pitch_bytes, src_pitch_bytes; /* from row to row */
+	uint64_t dst_slice_bytes, src_slice_bytes; /* from slice to slice */
+	uint64_t width_bytes, height, depth;
 	uint32_t value;
 	int value_bytes;
 	void *staging; /* the source's bytes, taken at the call; freed with the work */
@@ -66,6 +67,10 @@ struct cuda_work {
 			unsigned flags;
 			int bytes;
 		} value;
+		struct {
+			uint64_t address, bytes;
+			int index; /* of the device in the machine, or HEAP_HOST */
+		} prefetch;
 		struct CUgraphExec_st *exec;
 	};
 };

@@ -1,0 +1,319 @@
+#include "cuda_handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cuda_call.h"
+#include "cuda_device.h"
+#include "cuda_heap.h"
+#include "cuda_object.h"
+
+#define FILE_PREFIX "sim-vmm:"
+
+static uint64_t last_id; /* the driver's lock */
+
+struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle)
+{
+	struct cuda_handle *h = (struct cuda_handle *)handle;
+
+	return cuda_object_is(OBJECT_HANDLE, h) && h->handles ? h : NULL;
+}
+
+int cuda_handle_map(const struct cuda_handle *handle, uint64_t target)
+{
+	void *map;
+
+	if (handle->address)
+		return cuda_heap_alias(handle->address, handle->size_bytes, target);
+	map = mmap((void *)target, handle->size_bytes, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_FIXED | MAP_NORESERVE, handle->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	madvise(map, handle->size_bytes, MADV_DONTFORK);
+	return 0;
+}
+
+void cuda_handle_put(struct cuda_handle *handle)
+{
+	if (--handle->references)
+		return;
+	cuda_object_remove(handle);
+	if (handle->address)
+		cuda_heap_give(handle->index, handle->address, handle->size_bytes);
+	else if (handle->index != HEAP_HOST && !handle->is_imported)
+		machine_give(handle->index, handle->size_bytes);
+	if (handle->fd >= 0)
+		close(handle->fd);
+	free(handle);
+}
+
+/* Where a location lies: a device, or the host. */
+static CUresult place(const CUmemLocation *location, struct cuda_handle *h)
+{
+	switch ((int)location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		if (!cuda_device_is_valid(location->id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		h->dev = location->id;
+		h->index = cuda_device_index(location->id);
+		return CUDA_SUCCESS;
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA: {
+		char path[64];
+
+		if (location->id < 0)
+			return CUDA_ERROR_INVALID_VALUE;
+		(void)snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", location->id);
+		if (location->id > 0 && access(path, F_OK) != 0)
+			return CUDA_ERROR_INVALID_VALUE;
+	} /* fallthrough */
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		h->dev = -1;
+		h->index = HEAP_HOST;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult check_prop(const CUmemAllocationProp *prop, struct cuda_handle *h)
+{
+	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch ((int)prop->requestedHandleTypes) {
+	case CU_MEM_HANDLE_TYPE_NONE:
+	case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+		break;
+	case CU_MEM_HANDLE_TYPE_WIN32:
+	case CU_MEM_HANDLE_TYPE_WIN32_KMT:
+	case CU_MEM_HANDLE_TYPE_FABRIC:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return place(&prop->location, h);
+}
+
+/* A file that another process can map: its name says whose memory it is. The soft file size limit
+ * is the program's, for its own files, and steps aside for a moment. */
+static int make_file(const struct cuda_handle *h)
+{
+	const char *uuid = h->index == HEAP_HOST ? "host" : machine_device(h->index)->uuid;
+	struct rlimit limit, raised;
+	bool is_raised = false;
+	char name[128];
+	int fd;
+
+	(void)snprintf(name, sizeof(name), FILE_PREFIX "%s", uuid);
+	fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < h->size_bytes) {
+		raised = (struct rlimit){ limit.rlim_max, limit.rlim_max };
+		if (limit.rlim_max < h->size_bytes || setrlimit(RLIMIT_FSIZE, &raised) != 0) {
+			close(fd);
+			return -1;
+		}
+		is_raised = true;
+	}
+	if (ftruncate(fd, (off_t)h->size_bytes) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	if (is_raised)
+		setrlimit(RLIMIT_FSIZE, &limit);
+	return fd;
+}
+
+static CUresult take_memory(struct cuda_handle *h)
+{
+	if (h->prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE)
+		return cuda_heap_take(h->index, h->size_bytes, &h->address) == 0 ?
+			       CUDA_SUCCESS :
+			       CUDA_ERROR_OUT_OF_MEMORY;
+	if (h->index != HEAP_HOST && machine_take(h->index, h->size_bytes) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	h->fd = make_file(h);
+	if (h->fd >= 0)
+		return CUDA_SUCCESS;
+	if (h->index != HEAP_HOST)
+		machine_give(h->index, h->size_bytes);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Makes a handle of a filled-in description. */
+static CUresult publish(const struct cuda_handle *description,
+			CUmemGenericAllocationHandle *out_handle)
+{
+	struct cuda_handle *h = malloc(sizeof(*h));
+
+	if (!h)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*h = *description;
+	h->id = ++last_id;
+	h->references = 1;
+	h->handles = 1;
+	if (cuda_object_add(OBJECT_HANDLE, h) != 0) {
+		free(h);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*out_handle = (CUmemGenericAllocationHandle)h;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t bytes,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	struct cuda_handle h = { .fd = -1, .size_bytes = bytes };
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemCreate);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_handle || flags || bytes == 0 || bytes % HEAP_BLOCK_BYTES)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	res = check_prop(prop, &h);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	h.prop = *prop;
+	res = take_memory(&h);
+	if (res == CUDA_SUCCESS)
+		res = publish(&h, out_handle);
+	return cuda_call_end(res);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct cuda_handle *h;
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemRelease);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	h = cuda_handle_find(handle);
+	if (!h)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	h->handles--;
+	cuda_handle_put(h);
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *out_bytes, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	struct cuda_handle h;
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemGetAllocationGranularity);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_bytes || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+			   option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	res = check_prop(prop, &h);
+	if (res == CUDA_SUCCESS)
+		*out_bytes = HEAP_BLOCK_BYTES;
+	return cuda_call_end(res);
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out_prop,
+						CUmemGenericAllocationHandle handle)
+{
+	struct cuda_handle *h;
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemGetAllocationPropertiesFromHandle);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	h = cuda_handle_find(handle);
+	if (!out_prop || !h)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_prop = h->prop;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType type, unsigned long long flags)
+{
+	struct cuda_handle *h;
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemExportToShareableHandle);
+	int fd;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	h = cuda_handle_find(handle);
+	if (!out_shareable || !h || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    h->fd < 0)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	fd = fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
+	*(int *)out_shareable = fd;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+/* What the file's name tells: the ordinal here of the device whose memory it is. */
+static CUresult read_file(int fd, struct cuda_handle *h)
+{
+	char path[64], name[256];
+	struct stat st;
+	char *uuid, *end;
+	ssize_t len;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	len = readlink(path, name, sizeof(name) - 1);
+	if (len < 0 || fstat(fd, &st) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	name[len] = '\0';
+	uuid = strstr(name, FILE_PREFIX);
+	if (!uuid || !S_ISREG(st.st_mode) || st.st_size <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	uuid += strlen(FILE_PREFIX);
+	end = strchr(uuid, ' ');
+	if (end)
+		*end = '\0';
+	h->size_bytes = (uint64_t)st.st_size;
+	h->prop.location = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST };
+	h->dev = -1;
+	h->index = HEAP_HOST;
+	if (strcmp(uuid, "host") == 0)
+		return CUDA_SUCCESS;
+	for (int i = 0; i < cuda_device_count(); i++) {
+		if (strcmp(cuda_device_get(i)->uuid, uuid) != 0)
+			continue;
+		h->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+		h->prop.location.id = i;
+		h->dev = i;
+		h->index = cuda_device_index(i);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_handle, void *shareable,
+					CUmemAllocationHandleType type)
+{
+	struct cuda_handle h = { .fd = -1, .is_imported = true };
+	CUresult res = cuda_call_begin(CUDA_ID_cuMemImportFromShareableHandle);
+	int fd = (int)(intptr_t)shareable;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	res = read_file(fd, &h);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	h.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	h.prop.requestedHandleTypes = type;
+	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (h.fd < 0)
+		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
+	res = publish(&h, out_handle);
+	if (res != CUDA_SUCCESS)
+		close(h.fd);
+	return cuda_call_end(res);
+}

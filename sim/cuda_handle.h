@@ -1,0 +1,33 @@
+/*
+ * Physical memory of cuMemCreate. It lives as long as somebody holds its handle or maps it. The
+ * driver's lock protects it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+struct cuda_handle {
+	/* constant */
+	CUmemAllocationProp prop;
+	uint64_t size_bytes;
+	uint64_t id;
+	int index;        /* of the device in the machine, or HEAP_HOST */
+	CUdevice dev;     /* -1: on the host */
+	uint64_t address; /* in the heap; 0: in a file of its own */
+	int fd;           /* the file, when it can be shared; else -1 */
+	int is_imported;  /* its memory is counted by the process that made it */
+	/* the driver's lock */
+	int references; /* by handle and by mapping */
+	int handles;    /* by handle alone */
+};
+
+/* The memory behind a handle the program holds; NULL when there is none. */
+struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle);
+
+/* Shows its bytes at `target`, replacing what is mapped there. 0 or -errno. */
+int cuda_handle_map(const struct cuda_handle *handle, uint64_t target);
+
+/* One reference less; the last one frees it. */
+void cuda_handle_put(struct cuda_handle *handle);

@@ -27,6 +27,8 @@ static union {
 	char pages[WIPE_ALIGN_BYTES];
 } wiped __attribute__((aligned(WIPE_ALIGN_BYTES)));
 
+_Static_assert(sizeof(wiped) % WIPE_ALIGN_BYTES == 0, "nothing else is wiped");
+
 /* What a fork child keeps of its parent's view. */
 static struct {
 	char path[PATH_BYTES];

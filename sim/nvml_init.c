@@ -26,11 +26,8 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 
 	if (flags & ~known)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	if (machine_open()) {
-		fprintf(stderr, "ration-sim: nvmlInit: %s\n",
-			nvmlErrorString(NVML_ERROR_DRIVER_NOT_LOADED));
+	if (machine_open())
 		return NVML_ERROR_DRIVER_NOT_LOADED;
-	}
 	atomic_fetch_add_explicit(&init_count, 1, memory_order_release);
 	return NVML_SUCCESS;
 }

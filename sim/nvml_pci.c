@@ -174,6 +174,31 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t dev, nvmlDevice_t 
 	return res;
 }
 
+/* Devices reach each other's memory over the bus, without atomics. */
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t dev, nvmlDevice_t other,
+				    nvmlGpuP2PCapsIndex_t p2p_index,
+				    nvmlGpuP2PStatus_t *out_p2p_status)
+{
+	int i, k;
+	nvmlReturn_t res = find_two(dev, other, out_p2p_status, &i, &k);
+
+	if (res)
+		return res;
+	switch ((unsigned)p2p_index) {
+	case NVML_P2P_CAPS_INDEX_READ:
+	case NVML_P2P_CAPS_INDEX_WRITE:
+	case NVML_P2P_CAPS_INDEX_PCI:
+		*out_p2p_status = NVML_P2P_STATUS_OK;
+		return NVML_SUCCESS;
+	case NVML_P2P_CAPS_INDEX_NVLINK:
+	case NVML_P2P_CAPS_INDEX_ATOMICS:
+		*out_p2p_status = NVML_P2P_STATUS_NOT_SUPPORTED;
+		return NVML_SUCCESS;
+	default:
+		return NVML_ERROR_INVALID_ARGUMENT;
+	}
+}
+
 static nvmlReturn_t write_devices(int except, bool is_any, unsigned int *inout_count,
 				  nvmlDevice_t *out_device_array)
 {

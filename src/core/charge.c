@@ -34,14 +34,17 @@ void charge_over(void)
 	atomic_fetch_add(&state.s.over, 1);
 }
 
+/* Managed memory is counted in pages of the host's largest usual size. */
+#define MANAGED_PAGE_BYTES UINT64_C(65536)
+
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
 	return bytes > UINT64_MAX - to ? UINT64_MAX : (bytes + to - 1) / to * to;
 }
 
 /*
- * Reserves; when the limit says no, asks the card first whether the overhead that is counted is
- * still true, so that no refusal stands on a stale figure.
+ * Reserves `bytes` more; when the limit says no, asks the card first whether the overhead that is
+ * counted is still true, so that no refusal stands on a stale figure.
  */
 static int reserve(struct charge *c, uint64_t bytes)
 {
@@ -50,36 +53,20 @@ static int reserve(struct charge *c, uint64_t bytes)
 	if (rc == -EDQUOT && charge_reconcile(c->dev, QUOTA_MODULE) == 0)
 		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
-		c->bytes = bytes;
+		c->bytes += bytes;
 	return rc;
 }
 
-int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
+static int reserve_tracked(struct charge *c, uint64_t bytes)
 {
 	int rc;
 
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_small = bytes <= TRACK_SMALL_BYTES };
-	c->node = track_prepare(c->is_small);
+	c->node = track_prepare();
 	if (!c->node)
 		return -ENOMEM;
-	rc = reserve(c, round_up(bytes, TRACK_BLOCK_BYTES));
-	if (rc < 0 && !(c->is_small && track_has_block(dev))) {
-		track_discard(c->node);
-		return rc;
-	}
-	charge_begin();
-	return 0;
-}
-
-int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
-{
-	int rc;
-
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_managed = true };
-	c->node = track_prepare(false);
-	if (!c->node)
-		return -ENOMEM;
-	rc = reserve(c, round_up(bytes, 65536));
+	rc = reserve(c, bytes);
+	if (rc < 0 && !c->is_managed && c->asked_bytes <= TRACK_SMALL_BYTES && track_has_block(c->dev))
+		rc = 0; /* perhaps it fits into a block that is charged already */
 	if (rc < 0) {
 		track_discard(c->node);
 		return rc;
@@ -88,39 +75,37 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
 	return 0;
 }
 
-int charge_grow(struct charge *c, uint64_t bytes)
+int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
 {
-	uint64_t have = c->bytes, want = round_up(bytes, TRACK_BLOCK_BYTES);
-	int rc;
-
-	if (c->is_small && bytes > TRACK_SMALL_BYTES)
-		c->is_small = false;
-	if (want <= have)
-		return 0;
-	rc = reserve(c, want - have);
-	if (rc == 0)
-		c->bytes = want;
-	return rc;
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes };
+	return reserve_tracked(c, round_up(bytes, TRACK_BLOCK_BYTES));
 }
 
-int charge_commit(struct charge *c, uint64_t addr)
+int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
+{
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_managed = true };
+	return reserve_tracked(c, round_up(bytes, MANAGED_PAGE_BYTES));
+}
+
+int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 {
 	struct track what = { .addr = addr,
-			      .bytes = c->is_small ? 0 : c->bytes,
+			      .bytes = c->is_managed ? c->bytes : bytes,
 			      .dev = c->dev,
 			      .ctx = c->ctx,
-			      .is_small = c->is_small,
 			      .is_managed = c->is_managed };
 	struct track_entered entered;
-	bool has_reserved = c->bytes > 0;
+	int rc;
 
-	if (!track_enter(c->node, &what, has_reserved, &entered)) {
-		charge_over();
-		return -EDQUOT;
+	/* Blocks come and go while we ask for more, so it may take another turn. */
+	while (!track_enter(c->node, &what, c->bytes, &entered)) {
+		rc = reserve(c, entered.new_bytes - c->bytes);
+		if (rc < 0) {
+			charge_cancel(c);
+			return rc;
+		}
 	}
-	/* Its block was charged by an allocation before it. */
-	if (c->is_small && has_reserved && !entered.is_new_block)
-		quota_release(c->dev, QUOTA_DATA, c->bytes);
+	quota_release(c->dev, QUOTA_DATA, c->bytes - entered.new_bytes);
 	quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 	charge_over();
 	return 0;

@@ -16,8 +16,8 @@
 struct charge {
 	struct dev dev;
 	uint64_t bytes; /* reserved */
+	uint64_t asked_bytes;
 	const void *ctx;
-	bool is_small;
 	bool is_managed;
 	struct track_node *node;
 	struct handle_node *handle;
@@ -36,13 +36,11 @@ int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uin
 int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
 /*
- * The driver gave the memory at `addr`. 0, or -EDQUOT: it opened a block that the limit does not
- * allow; the caller frees the memory again, and the charge is cancelled.
+ * The driver gave `bytes` at `addr` (more than was asked where it pads). 0, or -EDQUOT: it opened a
+ * block that the limit does not allow; the caller frees the memory again, and the charge is
+ * cancelled.
  */
-int charge_commit(struct charge *c, uint64_t addr);
-
-/* Raises the reservation to what the driver really gave, `bytes`. 0 or -EDQUOT. */
-int charge_grow(struct charge *c, uint64_t bytes);
+int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
 
 /* The driver gave nothing. */
 void charge_cancel(struct charge *c);

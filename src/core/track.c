@@ -9,15 +9,19 @@
 struct block {
 	RB_ENTRY(block) entry;
 	uint64_t number; /* address / TRACK_BLOCK_BYTES */
-	uint64_t refs; /* small allocations in it */
-	int dev;
+	uint64_t refs; /* allocations that begin or end in it */
 };
+
+enum { FIRST, LAST, ENDS };
 
 struct track_node {
 	RB_ENTRY(track_node) entry;
 	struct track t;
 	uint64_t seq;
-	struct block *block; /* of a small one; while unentered, the spare for a new block */
+	uint64_t inside_bytes; /* of the blocks between the first and the last */
+	/* The first and the last block; NULL where there is none or it is the first too. Before the
+	 * node is entered: memory for them. */
+	struct block *block[ENDS];
 };
 
 RB_HEAD(node_tree, track_node);
@@ -52,89 +56,149 @@ void track_init(void)
 	process_wipe_on_fork(&state, sizeof(state));
 }
 
-struct track_node *track_prepare(bool is_small)
+struct track_node *track_prepare(void)
 {
 	struct track_node *node = calloc(1, sizeof(*node));
 
-	if (!node || !is_small)
-		return node;
-	node->block = calloc(1, sizeof(*node->block));
-	if (!node->block) {
-		free(node);
+	if (!node)
 		return NULL;
-	}
-	return node;
+	node->block[FIRST] = calloc(1, sizeof(struct block));
+	node->block[LAST] = calloc(1, sizeof(struct block));
+	if (node->block[FIRST] && node->block[LAST])
+		return node;
+	track_discard(node);
+	return NULL;
 }
 
 void track_discard(struct track_node *node)
 {
 	if (!node)
 		return;
-	free(node->block);
+	free(node->block[FIRST]);
+	free(node->block[LAST]);
 	free(node);
 }
 
-/* mutex held: finds the block of a small node or makes it of the node's spare. */
-static bool enter_block(struct track_node *node, bool may_open, bool *out_new)
+static struct block *find_block(uint64_t number)
 {
-	struct block key = { .number = node->t.addr / TRACK_BLOCK_BYTES };
-	struct block *block = RB_FIND(block_tree, &state.s.blocks, &key);
+	struct block key = { .number = number };
 
-	*out_new = block == NULL;
-	if (block) {
-		free(node->block);
-		node->block = block;
-	} else {
-		if (!may_open)
-			return false;
-		block = node->block;
-		block->number = key.number;
-		block->dev = node->t.dev.v;
-		RB_INSERT(block_tree, &state.s.blocks, block);
-		state.s.block_count[block->dev]++;
-		state.s.physical_bytes[block->dev] += (int64_t)TRACK_BLOCK_BYTES;
-	}
-	block->refs++;
-	return true;
+	return RB_FIND(block_tree, &state.s.blocks, &key);
 }
 
-/* mutex held: the bytes that go with the node. The node is out of the tree. */
-static uint64_t drop(struct track_node *node)
+/* The blocks at the two ends of an allocation. */
+static uint64_t first_block(const struct track *t)
 {
-	struct block *block = node->block;
-	uint64_t bytes = node->t.bytes;
+	return t->addr / TRACK_BLOCK_BYTES;
+}
+
+static uint64_t last_block(const struct track *t)
+{
+	return (t->addr + (t->bytes ? t->bytes - 1 : 0)) / TRACK_BLOCK_BYTES;
+}
+
+static uint64_t inside_bytes(const struct track *t)
+{
+	uint64_t first = first_block(t), last = last_block(t);
+
+	return last > first + 1 ? (last - first - 1) * TRACK_BLOCK_BYTES : 0;
+}
+
+/* mutex held: what would newly be held with this allocation. */
+static uint64_t new_bytes(const struct track *t)
+{
+	uint64_t bytes = inside_bytes(t);
+
+	if (t->is_managed)
+		return t->bytes;
+	if (!find_block(first_block(t)))
+		bytes += TRACK_BLOCK_BYTES;
+	if (last_block(t) != first_block(t) && !find_block(last_block(t)))
+		bytes += TRACK_BLOCK_BYTES;
+	return bytes;
+}
+
+/* mutex held: one more allocation in the block; `spare` becomes it if it is not there. */
+static struct block *get_block(uint64_t number, struct block *spare, int d)
+{
+	struct block *block = find_block(number);
 
 	if (block) {
-		bytes = 0;
-		if (--block->refs == 0) {
-			RB_REMOVE(block_tree, &state.s.blocks, block);
-			state.s.block_count[block->dev]--;
-			free(block);
-			bytes = TRACK_BLOCK_BYTES;
-		}
+		free(spare);
+	} else {
+		block = spare;
+		block->number = number;
+		RB_INSERT(block_tree, &state.s.blocks, block);
+		state.s.block_count[d]++;
 	}
-	if (!node->t.is_managed)
-		state.s.physical_bytes[node->t.dev.v] -= (int64_t)bytes;
+	block->refs++;
+	return block;
+}
+
+/* mutex held: the bytes that are no longer held when an allocation leaves the block. */
+static uint64_t put_block(struct block *block, int d)
+{
+	if (!block || --block->refs > 0)
+		return 0;
+	RB_REMOVE(block_tree, &state.s.blocks, block);
+	state.s.block_count[d]--;
+	free(block);
+	return TRACK_BLOCK_BYTES;
+}
+
+/* mutex held: gives the node its blocks. */
+static void attach_blocks(struct track_node *node)
+{
+	const struct track *t = &node->t;
+
+	if (t->is_managed || last_block(t) == first_block(t)) {
+		free(node->block[LAST]);
+		node->block[LAST] = NULL;
+	} else {
+		node->block[LAST] = get_block(last_block(t), node->block[LAST], t->dev.v);
+	}
+	if (t->is_managed) {
+		free(node->block[FIRST]);
+		node->block[FIRST] = NULL;
+	} else {
+		node->block[FIRST] = get_block(first_block(t), node->block[FIRST], t->dev.v);
+		node->inside_bytes = inside_bytes(t);
+	}
+}
+
+/* mutex held: ends a node that is out of the tree. Returns the bytes no longer held. */
+static uint64_t drop(struct track_node *node)
+{
+	int d = node->t.dev.v;
+	uint64_t bytes;
+
+	if (node->t.is_managed) {
+		bytes = node->t.bytes;
+	} else {
+		bytes = node->inside_bytes + put_block(node->block[FIRST], d) +
+			put_block(node->block[LAST], d);
+		state.s.physical_bytes[d] -= (int64_t)bytes;
+	}
 	free(node);
 	return bytes;
 }
 
-bool track_enter(struct track_node *node, const struct track *what, bool may_open,
+bool track_enter(struct track_node *node, const struct track *what, uint64_t allowed_bytes,
 		 struct track_entered *out)
 {
 	struct track_node *old;
 
-	node->t = *what;
-	out->is_new_block = false;
-	out->stale_bytes = 0;
 	pthread_mutex_lock(&state.s.mutex);
-	if (what->is_small && !enter_block(node, may_open, &out->is_new_block)) {
+	out->stale_bytes = 0;
+	out->new_bytes = new_bytes(what);
+	if (out->new_bytes > allowed_bytes) {
 		pthread_mutex_unlock(&state.s.mutex);
-		track_discard(node);
 		return false;
 	}
-	if (!what->is_managed && !what->is_small)
-		state.s.physical_bytes[what->dev.v] += (int64_t)what->bytes;
+	node->t = *what;
+	attach_blocks(node);
+	if (!what->is_managed)
+		state.s.physical_bytes[what->dev.v] += (int64_t)out->new_bytes;
 	node->seq = ++state.s.seq;
 	old = RB_INSERT(node_tree, &state.s.nodes, node);
 	if (old) {

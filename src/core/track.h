@@ -1,9 +1,10 @@
 /*
- * What this process holds by address: allocations, and the driver's blocks behind the small ones.
+ * What this process holds by address: allocations, and the driver's blocks under them.
  *
- * The driver serves requests of at most TRACK_SMALL_BYTES from shared blocks of TRACK_BLOCK_BYTES
- * and gives a block back to the card with its last allocation (docs/real-gpu.md); larger requests
- * get whole blocks of their own. So a small allocation is charged by its block, once.
+ * The card gives linear memory in blocks of TRACK_BLOCK_BYTES. The driver puts small requests side
+ * by side into one block, also behind the end of a large one, and gives a block back with the last
+ * allocation in it (docs/real-gpu.md). So what is held is the number of distinct blocks that
+ * allocations touch: the blocks inside a large one are its own, its first and last may be shared.
  *
  * Thread safe; nothing here calls the driver. Nodes are allocated before the driver call, so that
  * what the driver gave can always be entered.
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #define TRACK_BLOCK_BYTES (UINT64_C(2) << 20)
+/* Requests up to this fit into a block with others. */
 #define TRACK_SMALL_BYTES (UINT64_C(1) << 20)
 
 struct track_node;
@@ -23,33 +25,33 @@ struct track_node;
 /* One allocation, as its owner sees it. */
 struct track {
 	uint64_t addr;
-	uint64_t bytes; /* charged for it alone; 0 for a small one, whose block is charged */
+	uint64_t bytes; /* as asked for; of managed memory: as charged */
 	struct dev dev;
 	const void *ctx; /* the context that frees it with itself; NULL = none */
-	bool is_small;
-	bool is_managed; /* not in the driver's figure for the process */
+	bool is_managed; /* no blocks, and not in the driver's figure for the process */
 };
 
 /* Starts: fork children begin with nothing. */
 void track_init(void);
 
-/* Memory for one allocation's node and, for a small one, its block's. NULL when there is none. */
-struct track_node *track_prepare(bool is_small);
+/* Memory for one allocation's node and its blocks'. NULL when there is none. */
+struct track_node *track_prepare(void);
 
 /* Gives a prepared node back unused. NULL is fine. */
 void track_discard(struct track_node *node);
 
 /* What entering an allocation found. */
 struct track_entered {
-	bool is_new_block; /* a small one's block was not there yet */
-	uint64_t stale_bytes; /* of an allocation that stood at this address: freed unseen */
+	uint64_t new_bytes; /* newly held with it: its blocks that were not there yet */
+	uint64_t stale_bytes; /* no longer held: an allocation stood at this address, freed unseen */
 };
 
 /*
- * Enters an allocation and takes the node over. With may_open false a small one whose block is not
- * there is not entered, the node is discarded, and false comes back.
+ * Enters an allocation and takes the node over, if what is newly held with it is at most
+ * `allowed_bytes`. If it is more, nothing is entered, false comes back with new_bytes, and the node
+ * stays the caller's.
  */
-bool track_enter(struct track_node *node, const struct track *what, bool may_open,
+bool track_enter(struct track_node *node, const struct track *what, uint64_t allowed_bytes,
 		 struct track_entered *out_entered);
 
 /* Takes the allocation at exactly `addr` out: its node, with *out filled; NULL when unknown. */
@@ -76,7 +78,7 @@ uint64_t track_mark(void);
  */
 void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RATION_DEVICES]);
 
-/* True when the device has a block with small allocations. */
+/* True when the device has a block that may have room for a small allocation. */
 bool track_has_block(struct dev dev);
 
 /* Bytes entered on the device that the driver's figure for the process holds too: not managed. */

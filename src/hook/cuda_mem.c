@@ -39,7 +39,7 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 		charge_cancel(c);
 		return res;
 	}
-	rc = charge_commit(c, addr);
+	rc = charge_commit(c, addr, bytes);
 	if (rc == 0)
 		return CUDA_SUCCESS;
 	real.cuMemFree_v2(addr);
@@ -107,18 +107,6 @@ static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned el
 	return __builtin_mul_overflow(pitch, height, &bytes) ? 0 : bytes;
 }
 
-/* As finish(); a driver that pads more than we thought gave more than was reserved. */
-static CUresult finish_pitched(struct charge *c, CUresult res, CUdeviceptr addr, uint64_t bytes)
-{
-	int rc = res == CUDA_SUCCESS ? charge_grow(c, bytes) : 0;
-
-	if (rc == 0)
-		return finish(c, res, addr, bytes);
-	real.cuMemFree_v2(addr);
-	charge_cancel(c);
-	return enter_refused(rc, c->dev, bytes);
-}
-
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes, size_t width_bytes,
 				 size_t height, unsigned int element_bytes)
 {
@@ -133,8 +121,9 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 	if (what == ENTER_REFUSE)
 		return res;
 	res = real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
-	return what == ENTER_CHARGE ? finish_pitched(&c, res, *out_addr, *out_pitch_bytes * height) :
-				      res;
+	if (what != ENTER_CHARGE)
+		return res;
+	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
 }
 
 CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_bytes,
@@ -152,9 +141,9 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 	if (what == ENTER_REFUSE)
 		return res;
 	res = real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
-	return what == ENTER_CHARGE ?
-		       finish_pitched(&c, res, *out_addr, (uint64_t)*out_pitch_bytes * height) :
-		       res;
+	if (what != ENTER_CHARGE)
+		return res;
+	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0);
 }
 
 /* What is not ours goes to the driver, and its answer back: never is a free refused here. */

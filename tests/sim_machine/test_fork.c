@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -123,16 +124,23 @@ static void test_living_child_keeps_no_dead_parent(void **state)
 	assert_int_equal(place_run(look_after_death, *state), 0);
 }
 
-static int close_everything(void *arg)
+static int hold(void *arg)
 {
 	struct stage *stage = arg;
 
 	if (machine_open() || machine_take(0, 10 * MIB))
 		return 1;
-	for (int fd = 3; fd < 1024; fd++)
-		close(fd);
 	atomic_store(&stage->ready, 1);
 	return place_await(&stage->go, 1) ? 0 : 2;
+}
+
+static int close_everything(void *arg)
+{
+	if (machine_open())
+		return 3;
+	for (int fd = 3; fd < 1024; fd++)
+		close(fd);
+	return hold(arg);
 }
 
 static int look_at_closed(void *arg)
@@ -156,6 +164,40 @@ static int look_at_closed(void *arg)
 static void test_closed_descriptors_cost_nothing(void **state)
 {
 	assert_int_equal(place_run(look_at_closed, *state), 0);
+}
+
+/* On overlayfs a mapping does not keep the lock of its file: another way must. */
+static int look_on_overlay(void *arg)
+{
+	static const char options[] =
+		"lowerdir=/dev/shm/lower,upperdir=/dev/shm/upper,workdir=/dev/shm/work";
+	struct stage *stage = arg;
+	bool is_held;
+	pid_t pid;
+
+	if (!place_unshare(CLONE_NEWNS) || mount("ration", "/dev/shm", "tmpfs", 0, NULL) ||
+	    mkdir("/dev/shm/lower", 0700) || mkdir("/dev/shm/upper", 0700) ||
+	    mkdir("/dev/shm/work", 0700) || mkdir("/dev/shm/all", 0700) ||
+	    mount("ration", "/dev/shm/all", "overlay", 0, options))
+		return SKIPPED;
+	setenv("RATION_SIM_FILE", "/dev/shm/all/machine", 1);
+	if (machine_open() || machine_take(0, MIB))
+		return 1;
+	pid = place_start(hold, stage);
+	if (!place_await(&stage->ready, 1))
+		return 2;
+	is_held = machine_used(0) == 11 * MIB;
+	place_kill(pid);
+	return is_held && machine_used(0) == MIB ? 0 : 3;
+}
+
+static void test_overlayfs(void **state)
+{
+	int status = place_run(look_on_overlay, *state);
+
+	if (status == SKIPPED)
+		skip();
+	assert_int_equal(status, 0);
 }
 
 static int exec_after_taking(void *arg)
@@ -257,6 +299,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_closed_descriptors_cost_nothing, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_overlayfs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exec_gives_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pids_are_the_readers, setup, teardown),
 	};

@@ -36,8 +36,11 @@ void handle_discard(struct handle_node *node);
 void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
 		  struct handle_freed *out_stale);
 
-/* One more reference to `handle`, as cuMemRetainAllocationHandle gives. Unknown ones: nothing. */
-void handle_retain(uint64_t handle);
+/*
+ * One more reference to the memory mapped at `addr`, which cuMemRetainAllocationHandle gave as
+ * `handle`; its last handle may be gone. Takes the node over. Unknown memory: nothing.
+ */
+void handle_retain(struct handle_node *node, uint64_t handle, uint64_t addr);
 
 /*
  * Takes one reference off `handle` before the driver's release: false when it is unknown. With the
@@ -46,13 +49,15 @@ void handle_retain(uint64_t handle);
  */
 bool handle_release(uint64_t handle, struct handle_node **out_node);
 struct handle_freed handle_released(struct handle_node *node);
-void handle_release_failed(uint64_t handle, struct handle_node *node);
+struct handle_freed handle_release_failed(uint64_t handle, struct handle_node *node);
 
 /*
  * Enters a mapping of a known handle at [addr, addr + bytes), and takes the node over; of an
- * unknown one the node is discarded.
+ * unknown one the node is discarded. A mapping that stood at that address was unmapped unseen: what
+ * that freed comes back.
  */
-void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes, uint64_t handle);
+struct handle_freed handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
+			       uint64_t handle);
 
 /*
  * Takes the mappings that lie whole in [addr, addr + bytes) out, as a list (NULL: none), before the
@@ -62,4 +67,4 @@ struct handle_node *handle_unmap(uint64_t addr, uint64_t bytes);
 
 /* Ends the list. Adds what is no longer held to freed_bytes[dev]. */
 void handle_unmapped(struct handle_node *list, uint64_t freed_bytes[RATION_DEVICES]);
-void handle_unmap_failed(struct handle_node *list);
+void handle_unmap_failed(struct handle_node *list, uint64_t freed_bytes[RATION_DEVICES]);

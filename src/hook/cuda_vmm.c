@@ -53,7 +53,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	if (is_ours && res == CUDA_SUCCESS)
 		charge_freed_handle(handle_released(node));
 	else if (is_ours)
-		handle_release_failed(handle, node);
+		charge_freed_handle(handle_release_failed(handle, node));
 	charge_over();
 	return res;
 }
@@ -73,7 +73,7 @@ CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	res = real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags);
 	if (res == CUDA_SUCCESS)
-		handle_map(node, addr, size_bytes, handle);
+		charge_freed_handle(handle_map(node, addr, size_bytes, handle));
 	else
 		handle_discard(node);
 	return res;
@@ -92,25 +92,35 @@ CUresult hook_cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 	charge_begin();
 	list = handle_unmap(addr, size_bytes);
 	res = real.cuMemUnmap(addr, size_bytes);
-	if (res == CUDA_SUCCESS) {
+	if (res == CUDA_SUCCESS)
 		handle_unmapped(list, freed_bytes);
-		charge_freed_handles(freed_bytes);
-	} else {
-		handle_unmap_failed(list);
-	}
+	else
+		handle_unmap_failed(list, freed_bytes);
+	charge_freed_handles(freed_bytes);
 	charge_over();
 	return res;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_handle, void *addr)
 {
+	struct handle_node *node;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemRetainAllocationHandle))
 		return enter_missing();
+	if (!init_is_member() || !out_handle)
+		return real.cuMemRetainAllocationHandle(out_handle, addr);
+	node = handle_prepare();
+	if (!node)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	res = real.cuMemRetainAllocationHandle(out_handle, addr);
-	/* The driver answers with the handle's own value, one reference more (docs/real-gpu.md). */
-	if (res == CUDA_SUCCESS && out_handle && init_is_member())
-		handle_retain(*out_handle);
+	/*
+	 * The driver answers with the handle's own value, one reference more (docs/real-gpu.md); the
+	 * memory lives on by it even when every handle before was released.
+	 */
+	if (res == CUDA_SUCCESS)
+		handle_retain(node, *out_handle, (uint64_t)(uintptr_t)addr);
+	else
+		handle_discard(node);
 	return res;
 }

@@ -1,0 +1,311 @@
+#include "core/handle.h"
+
+#include "fresh.h"
+
+#include <pthread.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define BASE UINT64_C(0x7f0000000000)
+
+static const struct dev dev0 = { 0 }, dev1 = { 1 };
+
+static struct handle_freed enter(uint64_t handle, struct dev dev, uint64_t bytes)
+{
+	struct handle_node *node = handle_prepare();
+	struct handle_freed stale;
+
+	CHECK(node);
+	handle_enter(node, handle, dev, bytes, &stale);
+	return stale;
+}
+
+static struct handle_freed map(uint64_t addr, uint64_t bytes, uint64_t handle)
+{
+	struct handle_node *node = handle_prepare();
+
+	CHECK(node);
+	return handle_map(node, addr, bytes, handle);
+}
+
+static void retain(uint64_t handle, uint64_t addr)
+{
+	struct handle_node *node = handle_prepare();
+
+	CHECK(node);
+	handle_retain(node, handle, addr);
+}
+
+/* The bytes that a release of `handle` frees. */
+static uint64_t release(uint64_t handle)
+{
+	struct handle_node *node;
+
+	CHECK(handle_release(handle, &node));
+	return handle_released(node).bytes;
+}
+
+/* The bytes of device 0 that an unmap frees. */
+static uint64_t unmap(uint64_t addr, uint64_t bytes)
+{
+	uint64_t freed[RATION_DEVICES] = { 0 };
+
+	handle_unmapped(handle_unmap(addr, bytes), freed);
+	for (int d = 1; d < RATION_DEVICES; d++)
+		CHECK_EQ(freed[d], 0);
+	return freed[0];
+}
+
+static void a_handle_alone(void)
+{
+	struct handle_node *node;
+
+	handle_init();
+	CHECK(!handle_release(1, &node));
+	CHECK_EQ(enter(1, dev1, 2 * MIB).bytes, 0);
+	CHECK(handle_release(1, &node) && node);
+	struct handle_freed freed = handle_released(node);
+	CHECK_EQ(freed.bytes, 2 * MIB);
+	CHECK_EQ(freed.dev.v, 1);
+	CHECK(!handle_release(1, &node));
+	handle_discard(NULL);
+	handle_discard(handle_prepare());
+}
+
+static void mappings_keep_the_memory(void)
+{
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 1);
+	map(BASE + 16 * MIB, 2 * MIB, 1);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(unmap(BASE + 16 * MIB, 2 * MIB), 2 * MIB);
+}
+
+static void handles_keep_the_memory(void)
+{
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 1);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(release(1), 2 * MIB);
+}
+
+static void an_unmap_takes_whole_mappings(void)
+{
+	handle_init();
+	for (uint64_t i = 0; i < 4; i++) {
+		enter(10 + i, dev0, 2 * MIB);
+		map(BASE + i * 2 * MIB, 2 * MIB, 10 + i);
+		CHECK_EQ(release(10 + i), 0);
+	}
+	CHECK_EQ(unmap(BASE, MIB), 0);
+	CHECK_EQ(unmap(BASE + MIB, 2 * MIB), 0);
+	/* The second and third lie in it, the fourth only half. */
+	CHECK_EQ(unmap(BASE + 2 * MIB, 5 * MIB), 4 * MIB);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
+	CHECK_EQ(unmap(BASE, 64 * MIB), 2 * MIB);
+	CHECK(!handle_unmap(0, UINT64_MAX));
+}
+
+static void retained_references_count(void)
+{
+	struct handle_node *node;
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 1);
+	retain(1, BASE);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK(handle_release(1, &node));
+	CHECK(!node);
+	CHECK_EQ(handle_released(node).bytes, 0);
+	CHECK_EQ(release(1), 2 * MIB);
+}
+
+/* A program that kept the mapping alone may ask for a handle again, in the middle of it. */
+static void a_released_handle_can_be_retained(void)
+{
+	handle_init();
+	enter(1, dev0, 4 * MIB);
+	map(BASE, 4 * MIB, 1);
+	CHECK_EQ(release(1), 0);
+	retain(1, BASE + 3 * MIB);
+	CHECK_EQ(unmap(BASE, 4 * MIB), 0);
+	CHECK_EQ(release(1), 4 * MIB);
+	/* As another value. */
+	enter(1, dev0, 4 * MIB);
+	map(BASE, 4 * MIB, 1);
+	CHECK_EQ(release(1), 0);
+	retain(2, BASE);
+	retain(2, BASE);
+	CHECK_EQ(unmap(BASE, 4 * MIB), 0);
+	CHECK_EQ(release(2), 0);
+	CHECK_EQ(release(2), 4 * MIB);
+}
+
+static void unknown_things_are_let_alone(void)
+{
+	struct handle_node *node;
+
+	handle_init();
+	map(BASE, 2 * MIB, 1);
+	CHECK(!handle_unmap(BASE, 2 * MIB));
+	retain(1, BASE);
+	CHECK(!handle_release(1, &node));
+	enter(2, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 2);
+	retain(3, BASE - 1);
+	retain(3, BASE + 2 * MIB);
+	CHECK(!handle_release(3, &node));
+	CHECK_EQ(release(2), 0);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
+}
+
+/* The driver gave a value again: what had it was ended unseen. */
+static void stale_ones_are_replaced(void)
+{
+	struct handle_freed stale;
+
+	handle_init();
+	enter(1, dev1, 6 * MIB);
+	stale = enter(1, dev0, 2 * MIB);
+	CHECK_EQ(stale.bytes, 6 * MIB);
+	CHECK_EQ(stale.dev.v, 1);
+	map(BASE, 2 * MIB, 1);
+	CHECK_EQ(release(1), 0);
+	enter(2, dev0, 4 * MIB);
+	stale = map(BASE, 4 * MIB, 2);
+	CHECK_EQ(stale.bytes, 2 * MIB);
+	CHECK_EQ(stale.dev.v, 0);
+	CHECK_EQ(release(2), 0);
+	CHECK_EQ(unmap(BASE, 4 * MIB), 4 * MIB);
+}
+
+static void a_stale_handle_with_a_mapping(void)
+{
+	handle_init();
+	enter(1, dev0, 6 * MIB);
+	map(BASE, 6 * MIB, 1);
+	CHECK_EQ(enter(1, dev0, 2 * MIB).bytes, 0);
+	CHECK_EQ(unmap(BASE, 6 * MIB), 6 * MIB);
+	CHECK_EQ(release(1), 2 * MIB);
+}
+
+static void what_failed_is_held_again(void)
+{
+	uint64_t freed[RATION_DEVICES] = { 0 };
+	struct handle_node *node;
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	CHECK(handle_release(1, &node) && node);
+	CHECK_EQ(handle_release_failed(1, node).bytes, 0);
+	map(BASE, 2 * MIB, 1);
+	retain(1, BASE);
+	CHECK(handle_release(1, &node) && !node);
+	CHECK_EQ(handle_release_failed(1, NULL).bytes, 0);
+	handle_unmap_failed(handle_unmap(BASE, 2 * MIB), freed);
+	CHECK_EQ(freed[0], 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
+}
+
+/* Another took the place of what was put back: that one is not lost in the count. */
+static void what_failed_may_be_replaced(void)
+{
+	uint64_t freed[RATION_DEVICES] = { 0 };
+	struct handle_node *node, *list;
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	CHECK(handle_release(1, &node));
+	enter(1, dev0, 4 * MIB);
+	CHECK_EQ(handle_release_failed(1, node).bytes, 2 * MIB);
+	map(BASE, 4 * MIB, 1);
+	CHECK_EQ(release(1), 0);
+	list = handle_unmap(BASE, 4 * MIB);
+	enter(2, dev0, 6 * MIB);
+	map(BASE, 6 * MIB, 2);
+	handle_unmap_failed(list, freed);
+	CHECK_EQ(freed[0], 4 * MIB);
+	CHECK_EQ(release(2), 0);
+	CHECK_EQ(unmap(BASE, 6 * MIB), 6 * MIB);
+}
+
+static void a_child_has_nothing(void)
+{
+	struct handle_node *node;
+	int status;
+	pid_t pid;
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 1);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0)
+		_exit(handle_release(1, &node) || handle_unmap(BASE, 2 * MIB));
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
+}
+
+enum { THREADS = 4, ROUNDS = 2000 };
+
+/* Each maps one handle that all have, and has handles of its own. */
+static void *use_handles(void *arg)
+{
+	uint64_t own = 100 + (uint64_t)(uintptr_t)arg, addr = BASE + own * 64 * MIB, freed = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		enter(own, dev0, 2 * MIB);
+		map(addr, 2 * MIB, own);
+		map(addr + 2 * MIB, 2 * MIB, 1);
+		retain(1, addr + 2 * MIB);
+		freed += release(own);
+		freed += release(1);
+		freed += unmap(addr, 4 * MIB);
+	}
+	return (void *)(uintptr_t)freed;
+}
+
+static void threads_share_handles(void)
+{
+	pthread_t threads[THREADS];
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, use_handles, (void *)i) == 0);
+	for (int i = 0; i < THREADS; i++) {
+		void *freed;
+
+		pthread_join(threads[i], &freed);
+		CHECK_EQ((uintptr_t)freed, ROUNDS * 2 * MIB);
+	}
+	CHECK_EQ(release(1), 2 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(a_handle_alone),
+		fresh_test(mappings_keep_the_memory),
+		fresh_test(handles_keep_the_memory),
+		fresh_test(an_unmap_takes_whole_mappings),
+		fresh_test(retained_references_count),
+		fresh_test(a_released_handle_can_be_retained),
+		fresh_test(unknown_things_are_let_alone),
+		fresh_test(stale_ones_are_replaced),
+		fresh_test(a_stale_handle_with_a_mapping),
+		fresh_test(what_failed_is_held_again),
+		fresh_test(what_failed_may_be_replaced),
+		fresh_test(a_child_has_nothing),
+		fresh_test(threads_share_handles),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

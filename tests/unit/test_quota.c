@@ -1,0 +1,273 @@
+#include "core/quota.h"
+
+#include "member.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static const struct dev dev20 = { 20 };
+
+static void what_is_reserved_is_held(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
+	CHECK_EQ(quota_left(dev0), MIB_BYTES(1024));
+	CHECK_EQ(quota_reserve(dev0, QUOTA_CONTEXT, MIB_BYTES(300)), 0);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_MODULE, MIB_BYTES(24)), 0);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(600)), 0);
+	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), MIB_BYTES(300));
+	CHECK_EQ(quota_held(dev0, QUOTA_MODULE), MIB_BYTES(24));
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), MIB_BYTES(600));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(924));
+	CHECK_EQ(quota_left(dev0), MIB_BYTES(100));
+	CHECK_EQ(m.region.own->slots[m.slot.index].used_bytes[0], MIB_BYTES(924));
+	CHECK(strcmp(quota_uuid(dev0), member_uuid(0)) == 0);
+	CHECK(quota_device(dev0) == &m.region.own->devices[0]);
+}
+
+/* Refused to the byte, and a refusal takes nothing. */
+static void the_limit_is_hard(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024) + 1) == -EDQUOT);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, UINT64_MAX) == -EDQUOT);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024)), 0);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	CHECK_EQ(quota_left(dev0), 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1024));
+	quota_release(dev0, QUOTA_DATA, 1);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 2) == -EDQUOT);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, 1), 0);
+	/* A limit that was lowered meanwhile. */
+	region_set_limit(m.region.hami, m.region.own, 0, MIB_BYTES(512));
+	CHECK_EQ(quota_left(dev0), 0);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	region_set_limit(m.region.hami, m.region.own, 0, 0);
+	CHECK(quota_left(dev0) == UINT64_MAX);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(4096)), 0);
+}
+
+static void no_more_is_released_than_is_held(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(10));
+	quota_reserve(dev0, QUOTA_MODULE, MIB_BYTES(5));
+	quota_release(dev0, QUOTA_DATA, MIB_BYTES(11));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(5));
+	quota_release(dev0, QUOTA_DATA, MIB_BYTES(1));
+	quota_release(dev0, QUOTA_CONTEXT, MIB_BYTES(1));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(5));
+	quota_release(dev0, QUOTA_MODULE, MIB_BYTES(5));
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void overhead_is_what_the_card_says(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	quota_set_overhead(dev0, QUOTA_CONTEXT, MIB_BYTES(500));
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(530));
+	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), MIB_BYTES(500));
+	CHECK_EQ(quota_held(dev0, QUOTA_MODULE), MIB_BYTES(30));
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(530));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(530));
+	/* Less: of the kind that is named first, the rest of the other. */
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(520));
+	CHECK_EQ(quota_held(dev0, QUOTA_MODULE), MIB_BYTES(20));
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(400));
+	CHECK_EQ(quota_held(dev0, QUOTA_MODULE), 0);
+	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), MIB_BYTES(400));
+	/* The card has given it: the limit does not matter, but counts for what comes. */
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(1100));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1100));
+	CHECK_EQ(quota_left(dev0), 0);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	quota_set_overhead(dev0, QUOTA_CONTEXT, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void the_monitors_see_it(void)
+{
+	struct member m;
+	const struct hami_used *u;
+
+	member_join(&m, "region", "1g", 0, 21);
+	u = member_shown(&m, 0);
+	quota_reserve(dev0, QUOTA_CONTEXT, 100);
+	quota_reserve(dev0, QUOTA_MODULE, 20);
+	quota_reserve(dev0, QUOTA_DATA, 3);
+	CHECK_EQ(u->context_bytes, 100);
+	CHECK_EQ(u->module_bytes, 20);
+	CHECK_EQ(u->data_bytes, 3);
+	CHECK_EQ(u->total_bytes, 123);
+	quota_release(dev0, QUOTA_MODULE, 20);
+	CHECK_EQ(u->module_bytes, 0);
+	CHECK_EQ(u->total_bytes, 103);
+	CHECK_EQ(m.region.hami->procs[m.slot.index].seqlock & 1, 0);
+	/* A device that HAMi's layout has no place for. */
+	region_set_limit(m.region.hami, m.region.own, 20, MIB_BYTES(8));
+	CHECK_EQ(quota_limit(dev20), MIB_BYTES(8));
+	CHECK_EQ(quota_reserve(dev20, QUOTA_DATA, MIB_BYTES(8)), 0);
+	CHECK((int)quota_reserve(dev20, QUOTA_DATA, 1) == -EDQUOT);
+	CHECK_EQ(m.region.own->slots[m.slot.index].used_bytes[20], MIB_BYTES(8));
+	CHECK_EQ(u->total_bytes, 103);
+}
+
+static void take_all(void *arg)
+{
+	struct member m;
+
+	(void)arg;
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1000)), 0);
+	child_say('h');
+	child_hear();
+}
+
+/* A process that was killed is reaped before the next one is refused; a living one is not. */
+static void the_dead_are_reaped_before_a_refusal(void)
+{
+	struct child other = child_start(take_all, NULL);
+	struct member m;
+
+	CHECK(child_word(&other) == 'h');
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(25)) == -EDQUOT);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(24)), 0);
+	child_kill(&other);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1000)), 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1024));
+}
+
+static void contexts_may_be_free(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", RATION_FLAG_CONTEXT_FREE, 1);
+	CHECK(!quota_counts_contexts());
+}
+
+static void contexts_count(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK(quota_counts_contexts());
+}
+
+enum { THREADS = 4, ROUNDS = 2000, UNIT = 1 << 20, LIMIT = 8 };
+
+static struct {
+	struct member m;
+	_Atomic bool is_over;
+	_Atomic int has_passed;
+} crowd;
+
+static void *reserve_and_release(void *arg)
+{
+	enum quota_kind kind = (enum quota_kind)((uintptr_t)arg % QUOTA_KINDS);
+	unsigned seed = (unsigned)(uintptr_t)arg;
+	int held = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		if (rand_r(&seed) % 2 && quota_reserve(dev0, kind, UNIT) == 0) {
+			held++;
+		} else if (held) {
+			quota_release(dev0, kind, UNIT);
+			held--;
+		}
+	}
+	quota_release(dev0, kind, (uint64_t)held * UNIT);
+	return NULL;
+}
+
+/* What anybody may read at any time: never over the limit, total never below its parts. */
+static void *watch(void *arg)
+{
+	const struct hami_slot *slot = &crowd.m.region.hami->procs[crowd.m.slot.index];
+	const struct hami_used *u = &slot->used[0];
+
+	while (!atomic_load(&crowd.is_over)) {
+		uint64_t seq = __atomic_load_n(&slot->seqlock, __ATOMIC_ACQUIRE), parts, total;
+
+		if (quota_used(dev0) > (uint64_t)LIMIT * UNIT)
+			atomic_store(&crowd.has_passed, 1);
+		parts = __atomic_load_n(&u->context_bytes, __ATOMIC_ACQUIRE) +
+			__atomic_load_n(&u->module_bytes, __ATOMIC_ACQUIRE) +
+			__atomic_load_n(&u->data_bytes, __ATOMIC_ACQUIRE);
+		total = __atomic_load_n(&u->total_bytes, __ATOMIC_ACQUIRE);
+		if (!(seq & 1) && __atomic_load_n(&slot->seqlock, __ATOMIC_ACQUIRE) == seq &&
+		    parts != total)
+			atomic_store(&crowd.has_passed, 2);
+	}
+	return arg;
+}
+
+static void threads_stay_within_the_limit(void)
+{
+	pthread_t threads[THREADS], watcher;
+
+	member_join(&crowd.m, "region", "8m", 0, 1);
+	CHECK(pthread_create(&watcher, NULL, watch, NULL) == 0);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, reserve_and_release, (void *)(i + 1)) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	atomic_store(&crowd.is_over, true);
+	pthread_join(watcher, NULL);
+	CHECK_EQ(atomic_load(&crowd.has_passed), 0);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(member_shown(&crowd.m, 0)->total_bytes, 0);
+}
+
+static void a_child_holds_nothing(void)
+{
+	struct member m, own;
+	int status;
+	pid_t pid;
+
+	member_join(&m, "region", "1g", 0, 1);
+	quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		member_join(&own, "region", NULL, 0, 1);
+		CHECK(own.slot.index != m.slot.index);
+		CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+		CHECK_EQ(quota_used(dev0), MIB_BYTES(512));
+		quota_release(dev0, QUOTA_DATA, MIB_BYTES(512));
+		CHECK_EQ(quota_used(dev0), MIB_BYTES(512));
+		CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512)), 0);
+		CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), MIB_BYTES(512));
+	/* The child's end gave back what it had. */
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512)), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(what_is_reserved_is_held),
+		fresh_test(the_limit_is_hard),
+		fresh_test(no_more_is_released_than_is_held),
+		fresh_test(overhead_is_what_the_card_says),
+		fresh_test(the_monitors_see_it),
+		fresh_test(the_dead_are_reaped_before_a_refusal),
+		fresh_test(contexts_may_be_free),
+		fresh_test(contexts_count),
+		fresh_test(threads_stay_within_the_limit),
+		fresh_test(a_child_holds_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

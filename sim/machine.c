@@ -373,11 +373,16 @@ out:
 static int find_path(void)
 {
 	const char *path = secure_getenv("RATION_SIM_FILE");
+	char folder[PATH_BYTES] = "";
 	int len;
 
 	known.is_shared_by_users = path && *path;
+	/* Absolute: it is opened again after the program has changed its folder. */
+	if (known.is_shared_by_users && *path != '/' && !getcwd(folder, sizeof(folder)))
+		return -errno;
 	if (known.is_shared_by_users)
-		len = snprintf(known.path, sizeof(known.path), "%s", path);
+		len = snprintf(known.path, sizeof(known.path), "%s%s%s", folder,
+			       *path != '/' ? "/" : "", path);
 	else
 		len = snprintf(known.path, sizeof(known.path), "/dev/shm/ration-sim-%u", getuid());
 	return len < (int)sizeof(known.path) ? 0 : -ENAMETOOLONG;

@@ -255,6 +255,26 @@ static void test_open_again_after_failure(void **state)
 	assert_int_equal(place_run(count_and_open_after_failure, NULL), 0);
 }
 
+static int open_by_relative_path(void *arg)
+{
+	(void)arg;
+	if (chdir("/dev/shm"))
+		return 1;
+	setenv("RATION_SIM_FILE", strrchr(place_path(), '/') + 1, 1);
+	if (machine_open() || chdir("/"))
+		return 2;
+	setenv("RATION_SIM_FILE", place_path(), 1);
+	if (place_run(take_some, NULL))
+		return 3;
+	return machine_used(0) ? 4 : 0; /* it finds the file from its new folder */
+}
+
+static void test_relative_path(void **state)
+{
+	(void)state;
+	assert_int_equal(place_run(open_by_relative_path, NULL), 0);
+}
+
 static int open_without_stdio(void *arg)
 {
 	struct stat st;
@@ -291,6 +311,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_file_size_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_open_again_after_failure, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_relative_path, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closed_stdio_stays_closed, setup, teardown),
 	};
 

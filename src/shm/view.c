@@ -175,11 +175,13 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 {
 	view->kind = snap->own ? VIEW_OWN : VIEW_FOREIGN;
 	if (snap->own) {
-		int kept = lock_held(snap->fd, RATION_LOCK_KEEPER, 1, NULL);
+		/* All of them: a process that takes a slot now has not raised the slot bound yet. */
+		int held = lock_held(snap->fd, RATION_LOCK_SLOT,
+				     RATION_LOCK_KEEPER + 1 - RATION_LOCK_SLOT, NULL);
 
-		if (kept < 0)
-			return kept;
-		view->is_kept = kept;
+		if (held < 0)
+			return held;
+		view->is_held = held;
 		view->created_s = snap->own->created_s;
 		copy_text(view->name, sizeof(view->name), snap->own->name, RATION_NAME_BYTES);
 		copy_text(view->mem_spec, sizeof(view->mem_spec), snap->own->mem_spec,
@@ -232,7 +234,7 @@ void view_free(struct view *view)
 
 bool view_is_alive(const struct view *view)
 {
-	return view->is_kept || view->process_count > 0;
+	return view->is_held || view->process_count > 0;
 }
 
 bool view_free_bytes(const struct view_device *device, uint64_t *out_bytes)

@@ -29,8 +29,8 @@ struct view_process {
 
 struct view {
 	enum view_kind kind;
-	bool is_kept;                     /* a `ration run` stands above it */
-	char name[RATION_NAME_BYTES];     /* "" = none */
+	bool is_held;                 /* a process has a slot, or a `ration run` stands above it */
+	char name[RATION_NAME_BYTES]; /* "" = none */
 	char mem_spec[RATION_SPEC_BYTES]; /* base/limits.h; "" = none */
 	char mem_source[RATION_SOURCE_BYTES];
 	uint64_t created_s; /* CLOCK_REALTIME; 0 = not known */

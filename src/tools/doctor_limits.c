@@ -18,7 +18,7 @@ static const char *const own_variables[] = { "RATION_DIR", "RATION_LIB", "RATION
 static bool is_known(const char *name)
 {
 	for (int i = 0; i < CONF_COUNT; i++)
-		if (!strcmp(name, conf_name(i)))
+		if (!strcmp(name, conf_name((enum conf_var)i)))
 			return true;
 	for (size_t i = 0; i < sizeof(own_variables) / sizeof(*own_variables); i++)
 		if (!strcmp(name, own_variables[i]))

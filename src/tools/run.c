@@ -56,11 +56,14 @@ static void take_mem(const char *spec, struct options *opt, struct argp_state *s
 
 	if (limits_check(spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
 		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
+	/* Each by itself, then all together: the complaint names what was written. */
 	n = snprintf(opt->mem_spec + have, room, "%s%s", have ? "," : "", spec);
 	if (n < 0 || (size_t)n >= room)
 		argp_failure(state, TOOLS_USAGE, 0,
 			     "--mem: too many limits; at most %zu characters",
 			     sizeof(opt->mem_spec) - 1);
+	else if (limits_check(opt->mem_spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

@@ -36,6 +36,9 @@ static void stop_self(void)
 	struct sigaction dfl = { .sa_handler = SIG_DFL }, old;
 	sigset_t stop;
 
+	/* Somebody who continues it already is not kept waiting: the kernel would drop his signal. */
+	if (sigpending(&stop) == 0 && sigismember(&stop, SIGCONT))
+		return;
 	sigaction(SIGTSTP, &dfl, &old);
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGTSTP);

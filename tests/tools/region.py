@@ -1,0 +1,84 @@
+"""Region files as include/ration/region.h lays them out, made by hand to be looked at."""
+
+import fcntl
+import os
+import struct
+
+HAMI_MAGIC = 19920718
+HAMI_BYTES = 2008952
+HAMI_SLOTS_AT, HAMI_SLOT_BYTES = 1856, 1960
+RATION_AT = 2011136
+RATION_MAGIC = 0x31304E4F49544152
+DEVICES_AT = RATION_AT + 3584
+ACCOUNTS_AT = DEVICES_AT + 128 * 32
+SLOTS_AT = ACCOUNTS_AT + 64 * 32
+SLOT_BYTES = 64 + (8 + 32) * 32
+FILE_BYTES = RATION_AT + 3584 + (128 + 64) * 32 + 1024 * SLOT_BYTES
+LOCK_SLOT = 1 << 40
+LOCK_KEEPER = LOCK_SLOT + 65536
+
+UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+
+
+def put(image, at, fmt, *values):
+    struct.pack_into("<" + fmt, image, at, *values)
+
+
+def blank(name="tenant", spec="1g", source="RATION_MEM"):
+    """An initialised region of ours without devices."""
+    image = bytearray(FILE_BYTES)
+    put(image, 0, "iII", HAMI_MAGIC, 1, 2)
+    put(image, RATION_AT, "QII", RATION_MAGIC, 1, FILE_BYTES)
+    put(image, RATION_AT + 16, "II", 32, 1024)
+    put(image, RATION_AT + 32, "Q", 1700000000)
+    put(image, RATION_AT + 48, "64s", name.encode())
+    put(image, RATION_AT + 112, "2048s", spec.encode())
+    put(image, RATION_AT + 2160, "128s", source.encode())
+    return image
+
+
+def add_device(image, index, uuid, limit, physical=0):
+    put(image, DEVICES_AT + 128 * index, "48sQ", uuid.encode(), physical)
+    put(image, RATION_AT + 24, "I", index + 1)
+    put(image, 56, "Q", index + 1)
+    put(image, 64 + 96 * index, "96s", uuid.encode())
+    put(image, 1600 + 8 * index, "Q", limit)
+
+
+def add_process(image, slot, pid, comm, used):
+    """A process with `used` bytes by device: its operation 1 took place."""
+    at = SLOTS_AT + SLOT_BYTES * slot
+    put(image, at + 8, "I", pid)
+    put(image, at + 16, "16s", comm.encode())
+    for device, size in enumerate(used):
+        put(image, at + 64 + 8 * 32 + 32 * device, "QQQQ", 1, 1, 0, size)
+    hami = HAMI_SLOTS_AT + HAMI_SLOT_BYTES * slot
+    put(image, hami, "ii", pid, 0)
+    put(image, hami + 1928, "i", 1)
+    for device, size in enumerate(used):
+        put(image, hami + 8 + 64 * device + 32, "Q", size)
+    bound = struct.unpack_from("<i", image, 2008896)[0]
+    put(image, 2008896, "i", max(bound, slot + 1))
+
+
+class Lock:
+    """Holds a byte of a file as a living process or a `ration run` does."""
+
+    def __init__(self, path, at, length=1):
+        self.fd = os.open(path, os.O_RDWR)
+        fcntl.fcntl(self.fd, fcntl.F_OFD_SETLK,
+                    struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, at, length, 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+
+def alive(path, slot):
+    return Lock(path, LOCK_SLOT + slot)
+
+
+def kept(path):
+    return Lock(path, LOCK_KEEPER)

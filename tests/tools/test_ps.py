@@ -1,0 +1,288 @@
+"""`ration ps`: what is in the files, whoever wrote them."""
+
+import json
+import os
+import random
+import subprocess
+
+import pytest
+import region
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+@pytest.fixture
+def tenants(ration):
+    """The tenants of this test, from the JSON: other ones of the machine do not count."""
+    ration.directory.mkdir()
+
+    def read(*options):
+        out = ration("ps", "--json", *options)
+        assert out.returncode == 0
+        return {t["path"].rpartition("/")[2]: t for t in json.loads(out.stdout)["tenants"]
+                if t["path"].startswith(str(ration.directory))}
+
+    read.directory = ration.directory
+    return read
+
+
+def two_devices():
+    image = region.blank("train", "0:1g,1:2g", "RATION_MEM")
+    region.add_device(image, 0, region.UUID, GIB, 8 * GIB)
+    region.add_device(image, 1, "GPU-fedcba98-7654-3210-fedc-ba9876543210", 2 * GIB, 8 * GIB)
+    region.add_process(image, 0, 100, "python3", [300 * MIB, 0])
+    region.add_process(image, 1, 200, "dead", [100 * MIB, 100 * MIB])
+    region.add_process(image, 5, 300, "worker", [50 * MIB, 1 * GIB])
+    return image
+
+
+def test_values(tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices())
+    with region.alive(path, 0), region.alive(path, 5):
+        tenant = tenants()["a.region"]
+    assert tenant["name"] == "train"
+    assert tenant["verified"] is True
+    assert tenant["limits"] == "0:1g,1:2g"
+    assert tenant["limits_from"] == "RATION_MEM"
+    assert tenant["created_s"] == 1700000000
+    assert tenant["devices"] == [
+        {"index": 0, "uuid": region.UUID, "limit_bytes": GIB, "used_bytes": 350 * MIB,
+         "free_bytes": 674 * MIB, "physical_bytes": 8 * GIB},
+        {"index": 1, "uuid": "GPU-fedcba98-7654-3210-fedc-ba9876543210", "limit_bytes": 2 * GIB,
+         "used_bytes": GIB, "free_bytes": GIB, "physical_bytes": 8 * GIB},
+    ]
+    assert [(p["pid"], p["slot"], p["command"], [d["used_bytes"] for d in p["devices"]])
+            for p in tenant["processes"]] == [(100, 0, "python3", [300 * MIB, 0]),
+                                              (300, 5, "worker", [50 * MIB, GIB])]
+
+
+def test_table(ration, tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices())
+    with region.alive(path, 0), region.alive(path, 5):
+        lines = ration("ps").stdout.splitlines()
+    assert lines[0].split() == ["TENANT", "DEVICE", "LIMIT", "USED", "FREE", "PROCESSES"]
+    at = next(i for i, line in enumerate(lines) if line.startswith("train "))
+    assert lines[at].split() == ["train", "0", "GPU-01234567", "1", "GiB", "350", "MiB", "674", "MiB",
+                                 "2"]
+    assert lines[at + 1].split() == ["1", "GPU-fedcba98", "2", "GiB", "1", "GiB", "1", "GiB"]
+    assert lines[at + 2].split() == ["100", "python3", "0", "GPU-01234567", "300", "MiB"]
+    assert lines[at + 3].split() == ["300", "worker", "0", "GPU-01234567", "50", "MiB"]
+    assert lines[at + 4].split() == ["1", "GPU-fedcba98", "1", "GiB"]
+
+
+def test_an_operation_that_did_not_take_place_does_not_count(tenants):
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, GIB)
+    region.add_process(image, 0, 100, "x", [300 * MIB])
+    # Announced (number 2, to 400 MiB) and killed before the account took it.
+    entry = region.SLOTS_AT + 64 + 8 * 32
+    region.put(image, entry, "QQQQ", 2, 1, 400 * MIB, 300 * MIB)
+    path = tenants.directory / "a.region"
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        assert tenants()["a.region"]["devices"][0]["used_bytes"] == 300 * MIB
+        region.put(image, region.ACCOUNTS_AT, "QQ", 400 * MIB, 2)
+        path.write_bytes(image)
+        assert tenants()["a.region"]["devices"][0]["used_bytes"] == 400 * MIB
+
+
+def test_a_tenant_without_a_process_yet(ration, tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(region.blank("idle", "3g"))
+    with region.kept(path):
+        tenant = tenants()["a.region"]
+        assert (tenant["devices"], tenant["processes"]) == ([], [])
+        assert any(line.split() == ["idle", "-", "3g", "0"]
+                   for line in ration("ps").stdout.splitlines())
+
+
+def test_dead_tenants_only_when_asked_for(ration, tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices())
+    tenant = tenants("--all")["a.region"]
+    assert tenant["alive"] is False
+    assert tenant["processes"] == []
+    assert tenant["devices"][0]["used_bytes"] == 0
+    assert "ended" in ration("ps", "--all").stdout
+    assert tenants() == {}
+
+
+def test_used_above_the_limit_leaves_nothing_free(tenants):
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, GIB)
+    region.add_process(image, 0, 1, "x", [3 * GIB])
+    path = tenants.directory / "a.region"
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        assert tenants()["a.region"]["devices"][0]["free_bytes"] == 0
+
+
+@pytest.mark.parametrize("limit, physical, free", [(0, 8 * GIB, 7 * GIB), (16 * GIB, 8 * GIB, 7 * GIB),
+                                                   (0, 0, None), (2 * GIB, 0, GIB)])
+def test_free_is_what_an_allocation_can_get(tenants, limit, physical, free):
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, limit, physical)
+    region.add_process(image, 0, 1, "x", [GIB])
+    path = tenants.directory / "a.region"
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        device = tenants()["a.region"]["devices"][0]
+    assert device["free_bytes"] == free
+    assert device["limit_bytes"] == (limit or None)
+
+
+def test_file_of_hami_core(ration, tenants, tmp_path):
+    image = two_devices()[:region.HAMI_BYTES + 1]
+    path = tmp_path / "usage.cache"
+    path.write_bytes(image)
+    env = {"CUDA_DEVICE_MEMORY_SHARED_CACHE": path}
+    out = ration("ps", "--json", env=env)
+    tenant = next(t for t in json.loads(out.stdout)["tenants"] if t["path"] == str(path))
+    assert tenant["verified"] is False
+    assert tenant["devices"][0]["used_bytes"] == 450 * MIB
+    assert [p["pid"] for p in tenant["processes"]] == [100, 200, 300]
+    assert "3 unverified" in ration("ps", env=env).stdout
+
+
+def test_a_file_by_two_names_is_one_tenant(ration, tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices())
+    with region.alive(path, 0):
+        out = ration("ps", "--json", env={"RATION_REGION": path,
+                                          "CUDA_DEVICE_MEMORY_SHARED_CACHE": path})
+    assert sum(t["name"] == "train" for t in json.loads(out.stdout)["tenants"]) == 1
+
+
+def test_names_cannot_write_to_the_terminal(ration, tenants):
+    image = region.blank("\x1b[31mred\n", "1g\x07")
+    region.add_device(image, 0, "GPU-\x1b\xff", GIB)
+    region.add_process(image, 0, 1, "\x1b]0;x\x07", [0])
+    path = tenants.directory / "a.region"
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        text = ration("ps").stdout
+        assert "?[31mred?" in text
+        assert all(c == "\n" or " " <= c <= "~" for c in text)
+        assert tenants()["a.region"]["name"] == "?[31mred?"
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 4096, 1856, region.HAMI_BYTES - 1, region.RATION_AT + 7,
+                                  region.RATION_AT + 8, region.RATION_AT + 16, region.SLOTS_AT,
+                                  region.FILE_BYTES - 1])
+def test_truncated_file(ration, tenants, size):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices()[:size])
+    with region.alive(path, 0), region.kept(path):
+        out = ration("ps", "--all")
+    assert out.returncode == 0
+    if size < region.HAMI_BYTES or size >= region.RATION_AT + 8:
+        assert str(path) in out.stderr
+        assert "train" not in out.stdout
+
+
+def test_garbage(ration, tenants):
+    seed = random.Random(1)
+    for i in range(12):
+        image = two_devices()
+        for _ in range(seed.choice([20, 2000])):
+            at = seed.randrange(4, region.FILE_BYTES - 8)
+            region.put(image, at, "Q", seed.getrandbits(64))
+        # Counts, indices and the ledger, where garbage would hurt most.
+        region.put(image, 56, "Q", seed.getrandbits(64))
+        region.put(image, 2008896, "I", seed.getrandbits(32))
+        region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, 1, region.FILE_BYTES)
+        region.put(image, region.RATION_AT + 24, "I", seed.getrandbits(32))
+        for field in range(64):
+            region.put(image, region.ACCOUNTS_AT + 8 * field, "Q", seed.getrandbits(64))
+        path = tenants.directory / f"g{i}.region"
+        path.write_bytes(image)
+        region.put(image, 4, "I", 1)
+        path.write_bytes(image)
+        with region.alive(path, 0), region.alive(path, 1023), region.kept(path):
+            table = ration("ps", "--all")
+            assert table.returncode == 0
+            tenant = tenants("--all")[path.name]
+            assert len(tenant["devices"]) <= 32
+            assert len(tenant["processes"]) <= 1024
+        path.unlink()
+
+
+def test_all_ones(ration, tenants):
+    image = bytearray(b"\xff" * region.FILE_BYTES)
+    region.put(image, 0, "iI", region.HAMI_MAGIC, 1)
+    region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, 1, region.FILE_BYTES)
+    path = tenants.directory / "a.region"
+    path.write_bytes(image)
+    region.put(image, 2008896, "i", 1024)
+    path.write_bytes(image)
+    with region.alive(path, 7):
+        tenant = tenants()["a.region"]
+    assert len(tenant["devices"]) == 32
+    assert [p["slot"] for p in tenant["processes"]] == [7]
+    assert tenant["processes"][0]["pid"] is None
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link", "text"])
+def test_things_that_are_no_region(ration, tenants, tmp_path, kind):
+    path = tenants.directory / "a.region"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("text\n")
+    out = ration("ps")
+    assert out.returncode == 0
+    assert str(path) in out.stderr and "no region" in out.stderr
+
+
+def test_a_file_that_may_only_be_read(ration, tenants):
+    path = tenants.directory / "a.region"
+    path.write_bytes(two_devices())
+    with region.alive(path, 0):
+        path.chmod(0o444)
+        assert tenants()["a.region"]["processes"][0]["pid"] == 100
+
+
+def test_strange_names_of_directories(ration, tmp_path):
+    strange = tmp_path / "a[b]*?\\c"
+    strange.mkdir()
+    path = strange / "a.region"
+    path.write_bytes(two_devices())
+    with region.alive(path, 0):
+        out = ration("ps", env={"RATION_DIR": strange})
+    assert "train" in out.stdout
+
+
+def test_no_tenants(ration):
+    """In a view of the machine in which nothing can be found."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a mount namespace")
+    script = ("mount -t tmpfs none /tmp && mount -t tmpfs none /run && "
+              "{ [ ! -d /usr/local/vgpu ] || mount -t tmpfs none /usr/local/vgpu; } && "
+              "fd=$1 && shift && exec /proc/self/fd/$fd ps \"$@\"")
+    env = {k: v for k, v in ration.env.items() if k not in ("RATION_DIR", "XDG_RUNTIME_DIR")}
+    with open(ration.path, "rb") as binary:
+        fd = binary.fileno()
+        outs = [subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(fd), *args], env=env,
+                               text=True, pass_fds=(fd,), capture_output=True, timeout=60,
+                               check=False)
+                for args in ([], ["--json"])]
+    if "unshare" in outs[0].stderr or "mount:" in outs[0].stderr:
+        pytest.skip("no mounts here")
+    assert [o.returncode for o in outs] == [0, 0]
+    assert outs[0].stdout == "no tenants\n"
+    assert json.loads(outs[1].stdout) == {"tenants": []}
+
+
+def test_output_that_cannot_be_written(ration):
+    with open("/dev/full", "w") as full:
+        out = subprocess.run([ration.path, "ps"], env=ration.env, stdout=full, stderr=subprocess.PIPE,
+                             text=True, timeout=60, check=False)
+    assert out.returncode == 1
+    assert "No space left" in out.stderr

@@ -1,0 +1,231 @@
+"""`ration run`: the program it starts, its end, its signals."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 77, 125, 255])
+def test_exit_status(ration, status):
+    assert ration("run", "sh", "-c", f"exit {status}").returncode == status
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT,
+                                 signal.SIGINT, signal.SIGUSR1, signal.SIGPIPE])
+def test_dies_of_the_same_signal(ration, sig):
+    out = ration("run", "sh", "-c", f"kill -{sig.value} $$")
+    assert out.returncode == -sig.value
+    assert ration.regions() == []
+
+
+def test_dies_of_the_same_signal_though_it_ignores_it(ration):
+    code = ("import os, signal; signal.signal(signal.SIGTERM, signal.SIG_DFL);"
+            "os.kill(os.getpid(), signal.SIGTERM)")
+    out = ration("run", sys.executable, "-c", code,
+                 preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    assert out.returncode == -signal.SIGTERM
+
+
+def test_no_second_core(ration, tmp_path):
+    if open("/proc/sys/kernel/core_pattern").read().startswith("|"):
+        pytest.skip("cores go to a program")
+    ration("run", "sh", "-c", "ulimit -c 0; kill -SEGV $$", cwd=tmp_path)
+    assert [p for p in tmp_path.iterdir() if "core" in p.name] == []
+
+
+def test_not_found(ration):
+    out = ration("run", "no-such-program-here")
+    assert out.returncode == 127
+    assert "'no-such-program-here'" in out.stderr
+    assert ration.regions() == []
+
+
+def test_not_executable(ration, tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_text("#!/bin/sh\n")
+    plain.chmod(0o644)
+    assert ration("run", plain).returncode == 126
+    out = ration("run", tmp_path)
+    assert out.returncode == 126
+    assert str(tmp_path) in out.stderr
+
+
+def test_script_without_a_first_line_runs_by_the_shell(ration, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("exit 9\n")
+    script.chmod(0o755)
+    assert ration("run", script).returncode == 9
+
+
+def test_no_descriptor_is_inherited(ration):
+    list_them = "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])"
+    plain = subprocess.run([sys.executable, "-c", list_them], text=True, capture_output=True,
+                           check=True).stdout
+    assert ration("run", sys.executable, "-c", list_them).stdout == plain
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_standard_descriptors_may_be_closed(ration, tmp_path, closed):
+    def close_them():
+        for fd in closed:
+            os.close(fd)
+
+    seen = tmp_path / "seen"
+    # The shell's own redirection would take a closed descriptor, so Python looks.
+    look = ("import os\n"
+            "have = [fd for fd in range(20) if os.path.exists(f'/proc/self/fd/{fd}')]\n"
+            f"open({str(seen)!r}, 'w').write(repr(have))\n")
+    process = subprocess.Popen([ration.path, "run", sys.executable, "-I", "-c", look],
+                               env=ration.env, preexec_fn=close_them)
+    assert process.wait(60) == 0
+    assert not set(closed) & set(eval(seen.read_text())), "ours came in the place of a closed one"
+    assert ration.regions() == []
+
+
+TRAP = """
+import os, signal, sys
+def told(sig, frame):
+    print("got", signal.Signals(sig).name, flush=True)
+for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1,
+            signal.SIGUSR2):
+    signal.signal(sig, told)
+print(os.getpid(), flush=True)
+for line in sys.stdin:
+    if line == "end\\n":
+        break
+sys.exit(5)
+"""
+
+
+@pytest.fixture
+def trap(ration):
+    process = ration.start("run", "--name", "trap", sys.executable, "-c", TRAP,
+                           stdin=subprocess.PIPE, start_new_session=True)
+    process.child = int(process.stdout.readline())
+    yield process
+    if process.poll() is None:
+        process.kill()
+        os.kill(process.child, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
+                                 signal.SIGUSR1, signal.SIGUSR2])
+def test_signals_are_passed_on(trap, sig):
+    trap.send_signal(sig)
+    assert trap.stdout.readline() == f"got {sig.name}\n"
+    trap.stdin.write("end\n")
+    trap.stdin.flush()
+    assert trap.wait(30) == 5
+
+
+def state(pid):
+    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
+
+
+def test_stops_and_goes_on_in_a_service(trap, eventually):
+    # Without job control nobody continues a stopped wrapper, so it does not stop.
+    os.kill(trap.child, signal.SIGSTOP)
+    eventually(lambda: state(trap.child) == "T")
+    trap.send_signal(signal.SIGCONT)
+    eventually(lambda: state(trap.child) != "T")
+    trap.stdin.write("end\n")
+    trap.stdin.flush()
+    assert trap.wait(30) == 5
+
+
+TERMINAL = """
+import os, pty, signal, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+def say(text):
+    os.write(terminal, text)
+def wait_for(text):
+    seen = b""
+    while text not in seen:
+        seen += os.read(terminal, 1000)
+wait_for(b"ready")
+say(b"\\x03")
+wait_for(b"interrupted 1")
+say(b"\\x04")
+_, status = os.waitpid(pid, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+INTERRUPTED = """
+import signal, sys
+count = 0
+def told(sig, frame):
+    global count
+    count += 1
+    print("interrupted", count, flush=True)
+signal.signal(signal.SIGINT, told)
+print("ready", flush=True)
+sys.stdin.read()
+sys.exit(count)
+"""
+
+
+def test_interrupt_from_the_terminal_comes_once(ration):
+    out = subprocess.run([sys.executable, "-c", TERMINAL, ration.path, "run", sys.executable, "-c",
+                          INTERRUPTED], env=ration.env, timeout=60, check=False)
+    assert out.returncode == 1
+
+
+JOB = """
+import os, pty, signal, sys
+# A shell with job control in small: a session leader on a terminal, a job in a group of its own.
+leader, terminal = pty.fork()
+if leader == 0:
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpgrp())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execvp(sys.argv[1], sys.argv[1:])
+    _, status = os.waitpid(job, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        os._exit(101)
+    os.write(1, b"stopped")
+    os.killpg(job, signal.SIGCONT)
+    _, status = os.waitpid(job, 0)
+    os._exit(os.waitstatus_to_exitcode(status))
+seen = b""
+while b"ready" not in seen:
+    seen += os.read(terminal, 1000)
+os.write(terminal, b"\\x1a")
+while b"stopped" not in seen:
+    seen += os.read(terminal, 1000)
+os.write(terminal, b"\\x04")
+try:
+    while os.read(terminal, 1000):
+        pass
+except OSError:
+    pass
+_, status = os.waitpid(leader, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_job_stops_at_the_terminal_and_goes_on(ration):
+    program = "import sys; print('ready', flush=True); sys.stdin.read(); sys.exit(7)"
+    out = subprocess.run([sys.executable, "-c", JOB, ration.path, "run", sys.executable, "-c",
+                          program], env=ration.env, timeout=60, check=False)
+    assert out.returncode == 7
+
+
+def test_ignored_child_signal(ration):
+    out = ration("run", "sh", "-c", "exit 3",
+                 preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert out.returncode == 3
+
+
+def test_dispositions_and_mask_are_the_programs_own(ration):
+    look = "grep -E '^Sig(Blk|Ign)' /proc/self/status"
+    plain = subprocess.run(["sh", "-c", look], text=True, capture_output=True, check=True).stdout
+    assert ration("run", "sh", "-c", look).stdout == plain

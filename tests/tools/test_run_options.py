@@ -1,0 +1,202 @@
+"""`ration run`: what is on the command line and in the environment."""
+
+import json
+
+import pytest
+
+BAD_SIZES = ["4x", "-1", "", "1.5.2g", "99999999999999g", "0", "0g", "1.5", "g", "0:", "0:1g,",
+             ",1g", "gpu0:1g", "GPU-1:1g", "0:1g:2g", "1g 2g"]
+
+
+@pytest.mark.parametrize("size", BAD_SIZES)
+def test_bad_size(ration, size):
+    out = ration("run", f"--mem={size}", "touch", "/nonexistent/never")
+    assert out.returncode == 2
+    assert out.stderr.startswith("ration run: --mem: ")
+    assert len(out.stderr.splitlines()) == 1
+    assert "such as" in out.stderr
+    assert ration.regions() == []
+
+
+def test_bad_size_names_the_item(ration):
+    assert "'4x'" in ration("run", "--mem", "0:1g,1:4x", "true").stderr
+
+
+@pytest.mark.parametrize("size, spec", [("4Gi", "4Gi"), ("1.5g", "1.5g"), ("512 MiB", "512 MiB")])
+def test_good_size_reaches_the_program(ration, size, spec):
+    out = ration("run", "--mem", size, "sh", "-c", "echo $RATION_MEM")
+    assert out.returncode == 0
+    assert out.stdout == spec + "\n"
+
+
+def test_several_limits_are_one_specification(ration, sim):
+    out = ration("run", "--mem", "1g", "--mem", "2g", "true")
+    assert out.returncode == 2
+    assert "twice" in out.stderr
+    out = ration("run", "--sim=count=2,mem=8g", "--mem", "0:1g", "--mem", "1:2g", "sh", "-c",
+                 "echo $RATION_MEM")
+    assert out.stdout == "0:1g,1:2g\n"
+
+
+def test_too_many_limits(ration):
+    specs = [f"GPU-{i:08x}-0000-0000-0000-000000000000:1g" for i in range(60)]
+    out = ration("run", *[f"--mem={spec}" for spec in specs], "true")
+    assert out.returncode == 2
+    assert "too many" in out.stderr
+
+
+@pytest.mark.parametrize("args", [[], ["--"], ["--mem", "1g"], ["--mem", "1g", "--"], [""]])
+def test_missing_command(ration, args):
+    out = ration("run", *args)
+    assert out.returncode == 2
+    assert "the command to start is missing" in out.stderr
+
+
+def test_options_after_the_command_are_its_own(ration):
+    out = ration("run", "echo", "--mem", "x", "-n", "--", "--help")
+    assert out.stdout == "--mem x -n -- --help\n"
+
+
+def test_two_dashes_end_the_options(ration):
+    assert ration("run", "--mem", "1g", "--", "echo", "-n", "a").stdout == "a"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", ".hidden", "-x", "a b", "x" * 64, "é"])
+def test_bad_name(ration, name):
+    out = ration("run", f"--name={name}", "true")
+    assert out.returncode == 2
+    assert "--name" in out.stderr and f"'{name}'" in out.stderr
+    assert ration.regions() == []
+
+
+def tenant_inside(ration, *options, env=None):
+    """The tenant as `ration ps` shows it to a program in it."""
+    out = ration("run", *options, ration.path, "ps", "--json", env=env)
+    assert out.returncode == 0, out.stderr
+    tenants = [t for t in json.loads(out.stdout)["tenants"]
+               if t["path"].startswith(str(ration.directory))]
+    assert len(tenants) == 1
+    return tenants[0]
+
+
+def test_name_and_limit_stand_before_the_program_starts(ration):
+    tenant = tenant_inside(ration, "--mem", "3g", "--name", "a.b_c-1")
+    assert tenant["name"] == "a.b_c-1"
+    assert tenant["path"] == str(ration.directory / "a.b_c-1.region")
+    assert tenant["limits"] == "3g"
+    assert tenant["limits_from"] == "--mem of ration run"
+    assert tenant["alive"] is True
+
+
+def test_name_is_made_from_the_command(ration):
+    assert tenant_inside(ration)["name"].startswith("ration-")
+    assert ration("run", "--", "/bin/sh", "-c", "echo $RATION_NAME").stdout.startswith("sh-")
+
+
+def test_limit_of_the_environment_goes_on_to_hold(ration):
+    tenant = tenant_inside(ration, env={"RATION_MEM": "2g"})
+    assert (tenant["limits"], tenant["limits_from"]) == ("2g", "RATION_MEM")
+    tenant = tenant_inside(ration, env={"CUDA_DEVICE_MEMORY_LIMIT_1": "3000m"})
+    assert (tenant["limits"], tenant["limits_from"]) == ("1:3000m", "CUDA_DEVICE_MEMORY_LIMIT_1")
+
+
+def test_command_line_goes_before_the_environment(ration):
+    env = {"RATION_MEM": "4x", "CUDA_DEVICE_MEMORY_LIMIT": "-1"}
+    assert tenant_inside(ration, "--mem", "1g", env=env)["limits"] == "1g"
+
+
+@pytest.mark.parametrize("name, value", [("RATION_MEM", "4x"), ("RATION_LOG", "loud"),
+                                         ("CUDA_DEVICE_MEMORY_LIMIT_0", "1.5.2g")])
+def test_bad_environment(ration, name, value):
+    out = ration("run", "true", env={name: value})
+    assert out.returncode == 2
+    assert name in out.stderr and f"'{value}'" in out.stderr
+    assert ration.regions() == []
+
+
+def test_schedulers_variables_do_not_reach_the_program(ration):
+    env = {"CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_MEMORY_LIMIT_0": "0",
+           "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/x", "CUDA_DISABLE_CONTROL": "true",
+           "CUDA_HOME": "/cuda"}
+    out = ration("run", "--mem", "1g", "env", env=env)
+    assert [v for v in out.stdout.splitlines() if v.startswith("CUDA_")] == ["CUDA_HOME=/cuda"]
+
+
+def test_environment_of_the_program(ration):
+    out = ration("run", "--name", "t", "env", env={"LD_PRELOAD": ""})
+    got = dict(v.split("=", 1) for v in out.stdout.splitlines() if "=" in v)
+    assert got["RATION_REGION"] == str(ration.directory / "t.region")
+    assert got["RATION_NAME"] == "t"
+    assert got["RATION_LOG"] == "warn"
+    assert "RATION_MEM" not in got
+    assert got["LD_PRELOAD"].endswith("/libration.so")
+
+
+def test_log_level_that_is_set_stays(ration):
+    out = ration("run", "sh", "-c", "echo $RATION_LOG", env={"RATION_LOG": "error"})
+    assert out.stdout == "error\n"
+
+
+def test_other_preloads_stay(ration):
+    # A name that is not there: the dynamic linker complains and goes on.
+    out = ration("run", "sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": "libnone.so"})
+    assert out.stdout.strip().endswith("/libration.so:libnone.so")
+
+
+def test_tenants_do_not_nest(ration):
+    out = ration("run", ration.path, "run", "true")
+    assert out.returncode == 125
+    assert "inside a tenant" in out.stderr and "RATION_REGION" in out.stderr
+
+
+def test_library_that_is_not_there(ration):
+    out = ration("run", "true", env={"RATION_LIB": "/nonexistent/libration.so"})
+    assert out.returncode == 125
+    assert "RATION_LIB" in out.stderr and "/nonexistent/libration.so" in out.stderr
+
+
+def test_library_where_the_linker_would_cut_its_path(ration, tmp_path):
+    lib = tmp_path / "a b" / "libration.so"
+    lib.parent.mkdir()
+    lib.write_bytes(b"")
+    out = ration("run", "true", env={"RATION_LIB": lib})
+    assert out.returncode == 125
+    assert str(lib) in out.stderr
+
+
+def test_software_gpu_comes_before_the_driver(ration, sim):
+    script = "echo $LD_LIBRARY_PATH; echo $RATION_SIM"
+    out = ration("run", "--sim=mem=8g,count=2", "sh", "-c", script, env={"LD_LIBRARY_PATH": "/x"})
+    assert out.stdout.splitlines() == [f"{sim}:/x", "mem=8g,count=2"]
+    out = ration("run", "--sim", "sh", "-c", script, env={"RATION_SIM": "mem=4g"})
+    assert out.stdout.splitlines() == [str(sim), "mem=4g"]
+
+
+def test_unknown_device(ration, sim):
+    out = ration("run", "--sim=count=2,mem=8g", "--mem", "2:1g", "true")
+    assert out.returncode == 2
+    assert "no device '2'" in out.stderr
+    assert out.stderr.count("GPU-") == 2
+    out = ration("run", "--sim=count=2,mem=8g", "--mem", "1g,GPU-00000000:1g", "true")
+    assert out.returncode == 2
+    assert "GPU-00000000" in out.stderr
+    assert ration.regions() == []
+
+
+def test_known_device(ration, sim):
+    uuid = "GPU-11111111-2222-3333-4444-555555555555"
+    for who in ("0", uuid, uuid[:12]):
+        out = ration("run", f"--sim=mem=8g,uuid={uuid}", "--mem", f"{who}:1g", "true")
+        assert (out.returncode, out.stderr) == (0, "")
+
+
+def test_limit_above_the_card_warns(ration, sim):
+    out = ration("run", "--sim=mem=8g,reserved=0", "--mem", "0:9g", "true")
+    assert out.returncode == 0
+    assert len(out.stderr.splitlines()) == 1
+    assert "warning" in out.stderr and "9 GiB" in out.stderr and "8 GiB" in out.stderr
+
+
+def test_device_that_nobody_can_look_up_is_left_to_the_library(ration):
+    # No NVML is found without --sim where there is no driver; with one, device 0 exists.
+    assert ration("run", "--mem", "0:1g", "true").returncode == 0

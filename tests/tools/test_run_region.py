@@ -1,0 +1,291 @@
+"""`ration run`: the region file, from before the program to after it."""
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+import region
+
+HOLD = ("import fcntl, os, struct, sys, time\n"
+        "fd = os.open(os.environ['RATION_REGION'], os.O_RDWR)\n"
+        "fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 1 << 40, 1, 0))\n"
+        "sys.stdin.read()\n")
+
+
+def start_waiting(ration, name, *options, **kwargs):
+    """A tenant whose program waits for its input to end."""
+    process = ration.start("run", "--name", name, *options, "sh", "-c", "echo up; cat >/dev/null",
+                           stdin=subprocess.PIPE, **kwargs)
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def end(process):
+    process.stdin.close()
+    assert process.wait(30) == 0
+
+
+def test_file_goes_with_the_program(ration):
+    process = start_waiting(ration, "a")
+    path = ration.directory / "a.region"
+    assert path.stat().st_size == region.FILE_BYTES
+    assert stat.S_IMODE(ration.directory.stat().st_mode) == 0o700
+    end(process)
+    assert ration.regions() == []
+
+
+def test_name_of_a_living_tenant(ration):
+    process = start_waiting(ration, "a")
+    out = ration("run", "--name", "a", "true")
+    assert out.returncode == 125
+    assert "'a'" in out.stderr and "living" in out.stderr
+    end(process)
+    assert ration("run", "--name", "a", "true").returncode == 0
+
+
+def test_killed_outright_only_a_dead_file_is_left(ration):
+    process = start_waiting(ration, "a", "--mem", "1g")
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    assert ration.regions() == ["a.region"]
+    out = ration("run", "--name", "a", "--mem", "2g", ration.path, "ps", "--json")
+    assert out.returncode == 0
+    assert '"limits": "2g"' in out.stdout and '"limits": "1g"' not in out.stdout
+    assert ration.regions() == []
+
+
+def test_no_limit_is_left_over_from_a_dead_file(ration):
+    process = start_waiting(ration, "a", "--mem", "1g")
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    out = ration("run", "--name", "a", ration.path, "ps", "--json")
+    assert '"limits": null' in out.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "ps"])
+def test_dead_files_are_removed(ration, command):
+    ration.directory.mkdir()
+    dead = ration.directory / "dead.region"
+    dead.write_bytes(region.blank())
+    (ration.directory / "young.region").write_bytes(b"")
+    other = ration.directory / "other.region"
+    other.write_bytes(b"somebody's text")
+    (ration.directory / "notes.txt").write_bytes(region.blank())
+    (ration.directory / "link.region").symlink_to(ration.directory / "notes.txt")
+    assert ration(*[command] + ["true"] * (command == "run")).returncode == 0
+    assert ration.regions() == ["link.region", "notes.txt", "other.region"]
+
+
+@pytest.mark.parametrize("lock", [region.LOCK_SLOT, region.LOCK_SLOT + 1023, region.LOCK_KEEPER])
+def test_living_files_are_not_removed(ration, lock):
+    ration.directory.mkdir()
+    path = ration.directory / "alive.region"
+    path.write_bytes(region.blank())
+    with region.Lock(path, lock):
+        ration("run", "true")
+        ration("ps")
+        assert ration.regions() == ["alive.region"]
+
+
+def test_file_stays_while_a_process_of_the_tenant_lives(ration, eventually, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    ready = tmp_path / "ready"
+    script = f"{sys.executable} -c \"$1\" <{fifo} & echo $! >{ready}"
+    hold = HOLD.replace("sys.stdin.read()", f"open({str(ready)!r}, 'a').write('held'); sys.stdin.read()")
+    process = ration.start("run", "--name", "a", "sh", "-c", script + "; read line <" + str(fifo),
+                           "sh", hold, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(fifo, "w") as writer:
+        eventually(lambda: "held" in (ready.read_text() if ready.exists() else ""))
+        # The shell ends; the other stays.
+        writer.write("\n")
+        writer.flush()
+        assert process.wait(30) == 0
+        assert ration.regions() == ["a.region"]
+        assert "a " in ration("ps").stdout
+        assert ration("run", "--name", "a", "true").returncode == 125
+    child = int(ready.read_text().split()[0].removesuffix("held"))
+    eventually(lambda: not os.path.exists(f"/proc/{child}"))
+    ration("ps")
+    assert ration.regions() == []
+
+
+def test_names_do_not_meet_over_pid_namespaces(ration):
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a pid namespace")
+    out = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", ration.path, "run", "sh", "-c",
+         'echo "$RATION_NAME"; exec 3>&-; unshare --pid --fork --mount-proc "$0" ps', ration.path],
+        env=ration.env, text=True, capture_output=True, timeout=60, check=False)
+    if "unshare" in out.stderr:
+        pytest.skip("no pid namespaces here")
+    name = out.stdout.splitlines()[0]
+    ration.directory.mkdir(exist_ok=True)
+    path = ration.directory / f"{name}.region"
+    path.write_bytes(region.blank())
+    with region.kept(path):
+        again = subprocess.run(
+            ["unshare", "--pid", "--fork", "--mount-proc", ration.path, "run", "sh", "-c",
+             'echo "$RATION_NAME"'],
+            env=ration.env, text=True, capture_output=True, timeout=60, check=False)
+    assert again.stdout == f"{name}-2\n"
+
+
+def refused(ration, *wanted, env=None, **kwargs):
+    out = ration("run", "--name", "a", "true", env=env, **kwargs)
+    assert out.returncode == 125, out.stderr
+    assert len(out.stderr.splitlines()) == 1
+    for text in wanted:
+        assert text in out.stderr
+
+
+def test_region_path_that_is_a_directory(ration):
+    (ration.directory / "a.region").mkdir(parents=True)
+    refused(ration, "a.region")
+
+
+def test_region_path_that_is_a_link(ration, tmp_path):
+    ration.directory.mkdir()
+    target = tmp_path / "target"
+    target.write_bytes(b"")
+    (ration.directory / "a.region").symlink_to(target)
+    refused(ration, "a.region", "link")
+    assert target.read_bytes() == b""
+
+
+def test_region_that_is_somebodys_data(ration):
+    ration.directory.mkdir()
+    path = ration.directory / "a.region"
+    path.write_bytes(b"precious")
+    refused(ration, "a.region")
+    assert path.read_bytes() == b"precious"
+
+
+def test_region_short_by_one_byte_is_made_whole(ration):
+    ration.directory.mkdir()
+    (ration.directory / "a.region").write_bytes(region.blank()[:-1])
+    assert ration("run", "--name", "a", "true").returncode == 0
+
+
+def test_file_size_limit(ration):
+    refused(ration, "ulimit", preexec_fn=lambda: resource.setrlimit(
+        resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)))
+
+
+def test_full_disk(ration, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    script = ('mount -t tmpfs -o size=1m none "$1" && exec env RATION_DIR="$1" "$0" run true')
+    mount = tmp_path / "small"
+    mount.mkdir()
+    out = subprocess.run(["unshare", "-m", "sh", "-c", script, ration.path, mount], env=ration.env,
+                         text=True, capture_output=True, timeout=60, check=False)
+    if "unshare" in out.stderr or "mount:" in out.stderr:
+        pytest.skip("no mounts here")
+    assert out.returncode == 125
+    assert "No space left" in out.stderr
+
+
+@pytest.mark.parametrize("what", ["file", "missing parent"])
+def test_named_directory_that_cannot_be_used(ration, tmp_path, what):
+    path = tmp_path / "x"
+    if what == "file":
+        path.write_bytes(b"")
+    else:
+        path = path / "y"
+    refused(ration, "RATION_DIR", str(path), env={"RATION_DIR": path})
+
+
+def test_named_directory_may_be_relative(ration, tmp_path):
+    out = ration("run", "--name", "a", "sh", "-c", "echo $RATION_REGION",
+                 env={"RATION_DIR": "here"}, cwd=tmp_path)
+    assert out.stdout == f"{tmp_path}/here/a.region\n"
+
+
+def as_nobody(command, env, **kwargs):
+    """Runs as a user without rights, if this one has the right to."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    return subprocess.run(command, env=env, text=True, capture_output=True, timeout=60, check=False,
+                          user=65534, group=65534, extra_groups=[], **kwargs)
+
+
+@pytest.fixture
+def open_copy(ration, tmp_path_factory):
+    """The command where any user can start it."""
+    place = tmp_path_factory.mktemp("open")
+    for part in [place, *place.parents]:
+        if part.stat().st_uid == os.geteuid() and part != part.parent and part.name != "tmp":
+            part.chmod(0o755)
+    for name in ("ration", "libration.so"):
+        target = place / name
+        target.write_bytes((os.path.dirname(ration.path) and
+                            open(os.path.join(os.path.dirname(ration.path), name), "rb").read()))
+        target.chmod(0o755)
+    return str(place / "ration")
+
+
+def test_directory_of_a_user_without_a_runtime_directory(ration, open_copy):
+    env = {k: v for k, v in ration.env.items() if k not in ("RATION_DIR", "XDG_RUNTIME_DIR")}
+    out = as_nobody([open_copy, "run", "--name", f"t{os.getpid()}", "sh", "-c",
+                     "echo $RATION_REGION; stat -c %a /tmp/ration-65534"], env, cwd="/")
+    assert out.stderr == ""
+    assert out.stdout.splitlines() == [f"/tmp/ration-65534/t{os.getpid()}.region", "700"]
+
+
+def test_runtime_directory_of_a_user(ration, open_copy, tmp_path_factory):
+    runtime = tmp_path_factory.mktemp("runtime")
+    os.chown(runtime, 65534, 65534)
+    env = {k: v for k, v in ration.env.items() if k != "RATION_DIR"}
+    env["XDG_RUNTIME_DIR"] = str(runtime)
+    out = as_nobody([open_copy, "run", "--name", "a", "sh", "-c", "echo $RATION_REGION"], env,
+                    cwd="/")
+    assert out.stdout == f"{runtime}/ration/a.region\n"
+    # A directory that somebody else could write into is not used.
+    (runtime / "ration").chmod(0o777)
+    out = as_nobody([open_copy, "run", "--name", "a", "sh", "-c", "echo $RATION_REGION"], env,
+                    cwd="/")
+    assert out.stdout == "/tmp/ration-65534/a.region\n"
+
+
+def test_directory_in_tmp_that_belongs_to_somebody_else(ration, open_copy):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    script = ('mount -t tmpfs none /tmp && mkdir /tmp/ration-65533 && chmod 777 /tmp/ration-65533 && '
+              'exec setpriv --reuid=65533 --regid=65533 --clear-groups "/proc/self/fd/$1" run true')
+    env = {k: v for k, v in ration.env.items() if k not in ("RATION_DIR", "XDG_RUNTIME_DIR")}
+    env["RATION_LIB"] = "/dev/null"
+    with open(open_copy, "rb") as binary:
+        fd = binary.fileno()
+        out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(fd)], env=env, text=True,
+                             pass_fds=(fd,), capture_output=True, timeout=60, check=False)
+    if "unshare" in out.stderr or "mount:" in out.stderr:
+        pytest.skip("no mounts here")
+    assert out.returncode == 125
+    assert "/tmp/ration-65533" in out.stderr and "RATION_DIR" in out.stderr
+
+
+def test_others_cannot_lift_a_limit_of_root(ration):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    if not os.access("/run", os.W_OK):
+        pytest.skip("/run cannot be written")
+    name = f"mode-{os.getpid()}"
+    out = ration("run", "--name", name, "sh", "-c", "stat -c '%a %n' $RATION_REGION",
+                 env={"RATION_DIR": None, "XDG_RUNTIME_DIR": None})
+    assert out.stdout == f"644 /run/ration/{name}.region\n"
+    assert stat.S_IMODE(os.stat("/run/ration").st_mode) == 0o755
+
+
+def test_terminated_it_cleans_up(ration):
+    process = start_waiting(ration, "a")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == -signal.SIGTERM
+    process.stdin.close()
+    assert ration.regions() == []

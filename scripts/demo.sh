@@ -3,7 +3,8 @@
 # what the tools say of it meanwhile. On the real driver if there is a GPU, else on the software GPU.
 set -eu
 cd "$(dirname "$0")/.."
-ration=build/ration
+build=${RATION_BUILD:-build}
+ration=$build/ration
 
 # Total, used and free memory as NVML tells it to whoever asks.
 show_nvml() {
@@ -26,7 +27,7 @@ EOF
 inside() {
 	out=$(mktemp)
 	trap 'rm -f "$out"' EXIT
-	build/examples/hog --piece 128m --hold 30 >"$out" 2>&1 &
+	"$build/examples/hog" --piece 128m --hold 30 >"$out" 2>&1 &
 	hog=$!
 	while kill -0 $hog 2>/dev/null && ! grep -q '^got' "$out"; do
 		sleep 0.1
@@ -38,7 +39,7 @@ inside() {
 	show_nvml
 	echo
 	echo "-- ration ps, as the operator sees it:"
-	$ration ps
+	"$ration" ps
 	kill $hog 2>/dev/null || :
 	wait $hog 2>/dev/null || :
 	grep -q '^got.*OUT_OF_MEMORY' "$out"
@@ -66,7 +67,7 @@ fi
 export GPU
 echo
 echo "== ration run --mem 1g hog"
-# shellcheck disable=SC2086 # empty or one word
-$ration run --mem 1g --name demo $sim -- scripts/demo.sh --inside
+# shellcheck disable=SC2086 # $sim is empty or one word
+"$ration" run --mem 1g --name demo $sim -- scripts/demo.sh --inside
 echo
 echo "== The limit held: the program was refused at 1 GiB, and every view told the same."

@@ -1,10 +1,16 @@
 #include "core/charge.h"
 
+#include "base/clock.h"
 #include "base/process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+
+/* How long a refusal waits for a moment in which the card can be asked. */
+#define ASK_WAIT_NS (20 * NSEC_PER_MSEC)
+#define ASK_NAP_NS (100 * NSEC_PER_USEC)
 
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
@@ -13,6 +19,14 @@ struct charge_state {
 	 * after a sample of the driver's figure, means that the sample fits what is tracked. Atomic.
 	 */
 	_Atomic uint64_t begun, over;
+	/* Samples are numbered as they begin; atomic. */
+	_Atomic uint64_t samples;
+	/* Orders what is done with samples; zero is an unlocked mutex. */
+	pthread_mutex_t mutex;
+	uint64_t used_sample[RATION_DEVICES]; /* mutex */
+	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
+	_Atomic int put_off[RATION_DEVICES];
+	_Atomic bool has_put_off;
 };
 PROCESS_STATE(charge_state, state);
 
@@ -29,9 +43,23 @@ void charge_begin(void)
 	atomic_fetch_add(&state.s.begun, 1);
 }
 
+static bool is_under_way(void)
+{
+	return atomic_load(&state.s.begun) != atomic_load(&state.s.over);
+}
+
 void charge_over(void)
 {
 	atomic_fetch_add(&state.s.over, 1);
+	if (!atomic_load(&state.s.has_put_off) || is_under_way())
+		return;
+	atomic_store(&state.s.has_put_off, false);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		int kind = atomic_exchange(&state.s.put_off[d], 0);
+
+		if (kind)
+			charge_reconcile((struct dev){ d }, (enum quota_kind)(kind - 1));
+	}
 }
 
 /* Managed memory is counted in pages of the host's largest usual size. */
@@ -43,17 +71,38 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
 }
 
 /*
- * Reserves `bytes` more; when the limit says no, asks the card first whether the overhead that is
- * counted is still true, so that no refusal stands on a stale figure.
+ * Asks the card whether the overhead that is counted is still true. Nothing of the calling thread
+ * is under way. False when it cannot be had.
+ */
+static bool ask_card(struct dev dev)
+{
+	int64_t end_ns = 0;
+	int rc;
+
+	while ((rc = charge_reconcile(dev, QUOTA_MODULE)) == -EAGAIN) {
+		int64_t now_ns = clock_now_ns();
+
+		if (!end_ns)
+			end_ns = now_ns + ASK_WAIT_NS;
+		else if (now_ns >= end_ns)
+			break;
+		clock_sleep_ns(ASK_NAP_NS);
+	}
+	return rc == 0;
+}
+
+/*
+ * Reserves `bytes`; when the limit says no, asks the card first, so that no refusal stands on a
+ * stale figure.
  */
 static int reserve(struct charge *c, uint64_t bytes)
 {
 	int rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 
-	if (rc == -EDQUOT && charge_reconcile(c->dev, QUOTA_MODULE) == 0)
+	if (rc == -EDQUOT && ask_card(c->dev))
 		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
-		c->bytes += bytes;
+		c->bytes = bytes;
 	return rc;
 }
 
@@ -65,7 +114,8 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 	if (!c->node)
 		return -ENOMEM;
 	rc = reserve(c, bytes);
-	if (rc < 0 && !c->is_managed && c->asked_bytes <= TRACK_SMALL_BYTES && track_has_block(c->dev))
+	if (rc < 0 && !c->is_managed && c->asked_bytes <= TRACK_SMALL_BYTES &&
+	    track_has_block(c->dev))
 		rc = 0; /* perhaps it fits into a block that is charged already */
 	if (rc < 0) {
 		track_discard(c->node);
@@ -95,15 +145,14 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 			      .ctx = c->ctx,
 			      .is_managed = c->is_managed };
 	struct track_entered entered;
-	int rc;
 
 	/* Blocks come and go while we ask for more, so it may take another turn. */
 	while (!track_enter(c->node, &what, c->bytes, &entered)) {
-		rc = reserve(c, entered.new_bytes - c->bytes);
-		if (rc < 0) {
-			charge_cancel(c);
-			return rc;
-		}
+		uint64_t more_bytes = entered.new_bytes - c->bytes;
+
+		if (quota_reserve(c->dev, QUOTA_DATA, more_bytes) < 0)
+			return -EDQUOT;
+		c->bytes += more_bytes;
 	}
 	quota_release(c->dev, QUOTA_DATA, c->bytes - entered.new_bytes);
 	quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
@@ -214,17 +263,35 @@ static int sample(struct dev dev, uint64_t *out_driver_bytes, uint64_t *out_trac
 	return -EAGAIN;
 }
 
+static int reconcile(struct dev dev, enum quota_kind kind)
+{
+	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1, driver_bytes, tracked_bytes;
+	int rc = sample(dev, &driver_bytes, &tracked_bytes);
+
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&state.s.mutex);
+	/* One that began later has seen all that this one should, and perhaps more. */
+	if (number > state.s.used_sample[dev.v]) {
+		state.s.used_sample[dev.v] = number;
+		quota_set_overhead(dev, kind,
+				   driver_bytes > tracked_bytes ? driver_bytes - tracked_bytes : 0);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return 0;
+}
+
 int charge_reconcile(struct dev dev, enum quota_kind kind)
 {
-	uint64_t driver_bytes, tracked_bytes;
 	int rc;
 
 	if (!quota_counts_contexts())
 		return 0;
-	rc = sample(dev, &driver_bytes, &tracked_bytes);
-	if (rc < 0)
+	rc = reconcile(dev, kind);
+	if (rc != -EAGAIN)
 		return rc;
-	quota_set_overhead(dev, kind,
-			   driver_bytes > tracked_bytes ? driver_bytes - tracked_bytes : 0);
-	return 0;
+	atomic_store(&state.s.put_off[dev.v], (int)kind + 1);
+	atomic_store(&state.s.has_put_off, true);
+	/* What was under way may have ended before it could see that. */
+	return is_under_way() ? -EAGAIN : reconcile(dev, kind);
 }

@@ -37,12 +37,11 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
 
 /*
  * The driver gave `bytes` at `addr` (more than was asked where it pads). 0, or -EDQUOT: it opened a
- * block that the limit does not allow; the caller frees the memory again, and the charge is
- * cancelled.
+ * block that the limit does not allow; the caller frees the memory again and then cancels.
  */
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
 
-/* The driver gave nothing. */
+/* The driver gave nothing, or has what it gave back. */
 void charge_cancel(struct charge *c);
 
 /* Takes the allocation at `addr` out before the driver frees it: NULL when it is not ours. */
@@ -70,8 +69,8 @@ void charge_drop_context(const void *ctx, uint64_t mark);
 
 /*
  * What no allocation call shows: contexts and modules. Compares the driver's figure for this
- * process with what is tracked and charges the difference as `kind`, whatever the limit. Does
- * nothing while allocations of this process are under way (their bytes would be taken for
- * overhead), or when the driver cannot say. 0 when it was done, -EAGAIN, -ENOTSUP.
+ * process with what is tracked and charges the difference as `kind`, whatever the limit. While
+ * allocations of this process are under way (their bytes would be taken for overhead) it is put
+ * off until they are over: -EAGAIN. 0 when it was done, -ENOTSUP when the driver cannot say.
  */
 int charge_reconcile(struct dev dev, enum quota_kind kind);

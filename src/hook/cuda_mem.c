@@ -43,6 +43,7 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 	if (rc == 0)
 		return CUDA_SUCCESS;
 	real.cuMemFree_v2(addr);
+	charge_cancel(c);
 	return enter_refused(rc, c->dev, bytes);
 }
 

@@ -165,10 +165,17 @@ static void release_area(struct cuda_work *work)
 }
 
 /* What stays on devices is done by the engine, what passes the link is not. */
-static const struct cuda_work_ops device_ops = { .needs_turn = true,
+static const struct cuda_work_ops device_ops = { .node_type = CU_GRAPH_NODE_TYPE_MEMCPY,
+						 .needs_turn = true,
 						 .run = run_area,
 						 .release = release_area };
-static const struct cuda_work_ops link_ops = { .run = run_area, .release = release_area };
+static const struct cuda_work_ops link_ops = { .node_type = CU_GRAPH_NODE_TYPE_MEMCPY,
+					       .run = run_area,
+					       .release = release_area };
+static const struct cuda_work_ops fill_ops = { .node_type = CU_GRAPH_NODE_TYPE_MEMSET,
+					       .needs_turn = true,
+					       .run = run_area,
+					       .release = release_area };
 
 struct cuda_work *cuda_area_copy_work(const struct cuda_area *area, bool may_stage)
 {
@@ -188,7 +195,7 @@ struct cuda_work *cuda_area_copy_work(const struct cuda_area *area, bool may_sta
 
 struct cuda_work *cuda_area_fill_work(const struct cuda_area *area)
 {
-	struct cuda_work *work = cuda_work_new(&device_ops);
+	struct cuda_work *work = cuda_work_new(&fill_ops);
 
 	if (work)
 		work->area = *area;

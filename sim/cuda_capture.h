@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/cuda.h"
@@ -40,6 +41,16 @@ CUresult cuda_capture_check_sync(struct CUstream_st *stream);
 
 /* The same for one stream: refused while it captures, which is then invalidated. */
 CUresult cuda_capture_check_stream(struct CUstream_st *stream);
+
+/* What a stream's capture is at; the next node of the stream depends on `dependencies`. */
+struct cuda_capture_info {
+	CUstreamCaptureStatus status;
+	uint64_t id;
+	CUgraph graph;
+	const CUgraphNode *dependencies;
+	size_t count;
+};
+CUresult cuda_capture_info(struct CUstream_st *stream, struct cuda_capture_info *out);
 
 /* The stream dies: its capture, if it has one, is dropped. */
 void cuda_capture_abandon(struct CUstream_st *stream);

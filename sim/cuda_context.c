@@ -8,6 +8,7 @@
 #include "cuda_fault.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
+#include "cuda_pool.h"
 #include "cuda_stream.h"
 
 enum { STACK_DEPTH = 128, CONTEXT_FLAGS = 0xff };
@@ -123,8 +124,10 @@ void cuda_context_stop(struct CUctx_st *ctx)
 	cuda_module_delete_all(ctx);
 	cuda_memory_delete_all(ctx);
 	machine_give(ctx->index, cuda_device_get(ctx->dev)->context_bytes + ctx->local_bytes);
-	if (--contexts.living[ctx->index] == 0)
+	if (--contexts.living[ctx->index] == 0) {
+		cuda_pool_empty_device(ctx->dev);
 		machine_set_context(ctx->index, false);
+	}
 }
 
 static CUresult push(struct CUctx_st *ctx)

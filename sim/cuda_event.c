@@ -6,6 +6,7 @@
 #include "cuda_capture.h"
 #include "cuda_context.h"
 #include "cuda_object.h"
+#include "cuda_pool.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
@@ -76,6 +77,7 @@ static void delete_event(struct CUevent_st *event)
 {
 	cuda_object_remove(event);
 	cuda_record_put(event->record);
+	free(event->capture_clock);
 	*event->link = event->next;
 	if (event->next)
 		event->next->link = event->link;
@@ -298,6 +300,7 @@ CUresult cuEventSynchronize(CUevent event)
 		while (record->pending)
 			cuda_work_wait();
 		cuda_record_put(record);
+		cuda_pool_trim_all();
 	}
 	return cuda_call_end(res == CUDA_SUCCESS ? ctx->error : res);
 }

@@ -19,7 +19,9 @@ static CUresult run_launch(struct cuda_work *work, struct CUctx_st *ctx, struct 
 	return work->launch.kernel->run(ctx, turn, work->launch.param);
 }
 
-static const struct cuda_work_ops launch_ops = { .needs_turn = true, .run = run_launch };
+static const struct cuda_work_ops launch_ops = { .node_type = CU_GRAPH_NODE_TYPE_KERNEL,
+						 .needs_turn = true,
+						 .run = run_launch };
 
 static bool is_shape_valid(const struct cuda_launch *l)
 {

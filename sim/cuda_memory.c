@@ -83,7 +83,7 @@ void cuda_memory_delete(struct cuda_range *range)
 		cuda_ipc_release(range);
 		break;
 	case RANGE_POOL:
-		cuda_pool_release(range);
+		cuda_heap_give(range->index, range->start, range->taken_bytes);
 		break;
 	case RANGE_REGISTERED:
 	case RANGE_MAPPED:
@@ -177,7 +177,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out_address, size_t *out_pitch_bytes, s
 	return res;
 }
 
-/* Frees after all work of the owner has ended: nothing that runs loses its memory. */
+/* Frees after all work of the owner has ended: nothing that runs loses its memory. Memory of a pool
+ * is free at once. */
 static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 {
 	struct cuda_range *range;
@@ -187,13 +188,14 @@ static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 		return res;
 	for (int pass = 0;; pass++) {
 		range = cuda_range_find(address);
-		if (!range || range->start != address || range->is_freeing ||
-		    (range->kind != RANGE_LINEAR && range->kind != RANGE_MANAGED &&
-		     range->kind != RANGE_POOL))
+		if (range && range->kind == RANGE_POOL)
+			return cuda_pool_free(range->pool, address);
+		if (!range || range->start != address ||
+		    (range->kind != RANGE_LINEAR && range->kind != RANGE_MANAGED))
 			return CUDA_ERROR_INVALID_VALUE;
 		if (pass)
 			break;
-		cuda_stream_drain(range->ctx ? range->ctx : ctx);
+		cuda_stream_drain(range->ctx);
 	}
 	cuda_memory_delete(range);
 	return ctx->error;

@@ -20,7 +20,7 @@ enum range_kind {
 	RANGE_HOST,       /* cuMemHostAlloc, cuMemAllocHost */
 	RANGE_REGISTERED, /* cuMemHostRegister */
 	RANGE_MAPPED,     /* a cuMemMap mapping */
-	RANGE_POOL,       /* stream-ordered memory */
+	RANGE_POOL,       /* what a pool holds; its allocations are the pool's own */
 	RANGE_IPC,        /* another process's linear memory */
 };
 
@@ -33,6 +33,7 @@ struct cuda_range {
 	uint64_t start, size_bytes;
 	enum range_kind kind;
 	CUdevice dev;         /* -1: on the host */
+	int index;            /* RANGE_POOL: of the device in the machine */
 	struct CUctx_st *ctx; /* NULL: of no context */
 	unsigned flags;       /* as given to the call that made it */
 	uint64_t buffer_id;
@@ -43,7 +44,6 @@ struct cuda_range {
 	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */
 	bool has_sync_memops;
-	bool is_freeing; /* a cuMemFreeAsync is under way */
 	/* both locks: ordinals that may read and write (RANGE_MAPPED) */
 	uint64_t readers, writers;
 };

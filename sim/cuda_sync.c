@@ -171,7 +171,19 @@ static CUresult run_host(struct cuda_work *work, struct CUctx_st *ctx, struct cu
 	return CUDA_SUCCESS;
 }
 
-static const struct cuda_work_ops host_ops = { .run = run_host };
+static const struct cuda_work_ops host_ops = { .node_type = CU_GRAPH_NODE_TYPE_HOST,
+					       .run = run_host };
+
+struct cuda_work *cuda_host_work(CUhostFn fn, void *data)
+{
+	struct cuda_work *work = cuda_work_new(&host_ops);
+
+	if (work) {
+		work->host.fn = fn;
+		work->host.data = data;
+	}
+	return work;
+}
 
 static CUresult add_host(enum cuda_id id, CUstream handle, enum stream_default form, CUhostFn fn,
 			 CUstreamCallback callback, void *data)

@@ -12,7 +12,7 @@
 #include "cuda_turn.h"
 
 struct cuda_kernel;
-struct cuda_range;
+struct cuda_pool_piece;
 struct cuda_record;
 struct CUgraphExec_st;
 struct CUstream_st;
@@ -22,6 +22,7 @@ enum { WORK_PARAMS = 6 };
 struct cuda_work;
 
 struct cuda_work_ops {
+	CUgraphNodeType node_type; /* what it is in a graph */
 	bool needs_turn; /* executes on the device */
 	/* May it start now? NULL: always. The driver's lock is held. */
 	bool (*is_ready)(const struct cuda_work *work);
@@ -61,7 +62,6 @@ struct cuda_work {
 			void *data;
 		} host;
 		struct cuda_record *record;
-		struct cuda_range *range;
 		struct {
 			uint64_t address, value;
 			unsigned flags;
@@ -71,6 +71,7 @@ struct cuda_work {
 			uint64_t address, bytes;
 			int index; /* of the device in the machine, or HEAP_HOST */
 		} prefetch;
+		struct cuda_pool_piece *piece;
 		struct CUgraphExec_st *exec;
 	};
 };
@@ -80,6 +81,9 @@ struct cuda_work *cuda_work_new(const struct cuda_work_ops *ops);
 
 /* A copy of work that was never queued. Its staging is shared. NULL when host memory is out. */
 struct cuda_work *cuda_work_copy(const struct cuda_work *work);
+
+/* Work that calls a host function. NULL when host memory is out. */
+struct cuda_work *cuda_host_work(CUhostFn fn, void *data);
 
 /* Releases work that has run or never will. */
 void cuda_work_delete(struct cuda_work *work);

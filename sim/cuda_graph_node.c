@@ -1,0 +1,256 @@
+#include <stdbool.h>
+
+#include "cuda_area.h"
+#include "cuda_call.h"
+#include "cuda_context.h"
+#include "cuda_copy.h"
+#include "cuda_graph.h"
+#include "cuda_launch.h"
+#include "cuda_object.h"
+#include "cuda_work.h"
+
+/* Starts a call about a graph that exists. */
+static CUresult begin(enum cuda_id id, CUgraph graph)
+{
+	CUresult res = cuda_call_begin(id);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH, graph))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphCreate(CUgraph *out_graph, unsigned int flags)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuGraphCreate);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_graph || flags)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_graph = cuda_graph_new();
+	return cuda_call_end(*out_graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	CUresult res = begin(CUDA_ID_cuGraphDestroy, graph);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (graph->is_captured_into)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	cuda_graph_delete(graph);
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuGraphClone(CUgraph *out_clone, CUgraph graph)
+{
+	CUresult res = begin(CUDA_ID_cuGraphClone, graph);
+	struct CUgraph_st *clone;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	clone = out_clone ? cuda_graph_new() : NULL;
+	if (!clone)
+		return cuda_call_end(out_clone ? CUDA_ERROR_OUT_OF_MEMORY
+					       : CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < graph->count && res == CUDA_SUCCESS; i++) {
+		struct cuda_work *work = graph->node[i]->work;
+
+		if (work) {
+			work = cuda_work_copy(work);
+			if (!work)
+				res = CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		if (res == CUDA_SUCCESS)
+			res = cuda_graph_add(clone, work, NULL);
+	}
+	if (res == CUDA_SUCCESS)
+		*out_clone = clone;
+	else
+		cuda_graph_delete(clone);
+	return cuda_call_end(res);
+}
+
+/* All nodes it depends on must be the graph's own; they came before it. */
+static CUresult begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
+			  const CUgraphNode *dependencies, size_t count)
+{
+	CUresult res = begin(id, graph);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_node || (count && !dependencies))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (size_t i = 0; i < count; i++)
+		if (!cuda_object_is(OBJECT_GRAPH_NODE, dependencies[i]) ||
+		    dependencies[i]->graph != graph)
+			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			     size_t count)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddEmptyNode, out_node, graph, dependencies, count);
+
+	return res == CUDA_SUCCESS ? cuda_call_end(cuda_graph_add(graph, NULL, out_node)) : res;
+}
+
+static CUresult add_kernel(CUgraph graph, const struct cuda_launch *launch, CUgraphNode *out_node)
+{
+	struct cuda_work *work;
+	struct CUctx_st *ctx;
+	CUresult res = cuda_context_current(&ctx);
+
+	if (res == CUDA_SUCCESS)
+		res = cuda_launch_work(launch, ctx, &work);
+	return res == CUDA_SUCCESS ? cuda_graph_add(graph, work, out_node) : res;
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
+				 const CUgraphNode *dependencies, size_t count,
+				 const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph, dependencies, count);
+	struct cuda_launch l;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!p)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	l = (struct cuda_launch){ .func = p->func ? p->func : (CUfunction)p->kern,
+				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+				  .shared_bytes = p->sharedMemBytes,
+				  .params = p->kernelParams,
+				  .extra = p->extra };
+	return cuda_call_end(add_kernel(graph, &l, out_node));
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			      size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph, dependencies, count);
+	struct cuda_launch l;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!p)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	l = (struct cuda_launch){ .func = p->func,
+				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+				  .shared_bytes = p->sharedMemBytes,
+				  .params = p->kernelParams,
+				  .extra = p->extra };
+	return cuda_call_end(add_kernel(graph, &l, out_node));
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph, dependencies, count);
+	struct cuda_work *work;
+	struct cuda_area area;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = copy ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_copy_area(copy, ctx, &area);
+	if (res == CUDA_SUCCESS && cuda_area_is_empty(&area))
+		res = CUDA_ERROR_INVALID_VALUE;
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	work = cuda_area_copy_work(&area, false);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
+				  : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static CUresult fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,
+			  struct cuda_area *out_area)
+{
+	if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width ||
+	    !p->height || p->dst % p->elementSize ||
+	    (p->height > 1 && p->pitch < p->width * p->elementSize))
+		return CUDA_ERROR_INVALID_VALUE;
+	*out_area = (struct cuda_area){ .dst = p->dst,
+					.dst_pitch_bytes = p->pitch,
+					.width_bytes = p->width * p->elementSize,
+					.height = p->height,
+					.depth = 1,
+					.value = p->value,
+					.value_bytes = (int)p->elementSize };
+	return cuda_area_resolve_fill(out_area, ctx);
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			      size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph, dependencies, count);
+	struct cuda_work *work;
+	struct cuda_area area;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = fill_area(params, ctx, &area);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	work = cuda_area_fill_work(&area);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
+				  : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			    size_t count, const CUDA_HOST_NODE_PARAMS *params)
+{
+	CUresult res =
+		begin_add(CUDA_ID_cuGraphAddHostNode, out_node, graph, dependencies, count);
+	struct cuda_work *work;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!params || !params->fn)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	work = cuda_host_work(params->fn, params->userData);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
+				  : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* With no room given, how many there are; places without a node become NULL. */
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *out_nodes, size_t *inout_count)
+{
+	CUresult res = begin(CUDA_ID_cuGraphGetNodes, graph);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!inout_count)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (size_t i = 0; out_nodes && i < *inout_count; i++)
+		out_nodes[i] = i < (size_t)graph->count ? graph->node[i] : NULL;
+	if (!out_nodes || *inout_count > (size_t)graph->count)
+		*inout_count = (size_t)graph->count;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out_type)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuGraphNodeGetType);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_NODE, node) || !out_type)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_type = node->work ? node->work->ops->node_type : CU_GRAPH_NODE_TYPE_EMPTY;
+	return cuda_call_end(CUDA_SUCCESS);
+}

@@ -24,10 +24,10 @@ struct place {
 struct cuda_capture {
 	uint64_t id;
 	CUstreamCaptureMode mode;
-	pthread_t thread;           /* that began it */
+	pthread_t thread; /* that began it */
 	bool is_invalid;
 	struct CUgraph_st *graph;
-	int count;                  /* places; the first is the stream it began in */
+	int count; /* places; the first is the stream it began in */
 	struct place place[CAPTURE_STREAMS];
 	struct cuda_capture *next;
 };
@@ -167,9 +167,9 @@ static bool has_blocking(const struct CUctx_st *ctx)
 
 CUresult cuda_capture_check_legacy(struct CUstream_st *stream)
 {
-	return stream->kind == STREAM_LEGACY && disturb(stream->ctx, true)
-		       ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
-		       : CUDA_SUCCESS;
+	return stream->kind == STREAM_LEGACY && disturb(stream->ctx, true) ?
+		       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT :
+		       CUDA_SUCCESS;
 }
 
 /* Does a capture forbid the calling thread what may be unsafe? */
@@ -373,8 +373,7 @@ static CUresult end_call(enum cuda_id id, CUstream handle, enum stream_default f
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return cuda_call_end(out_graph ? end_capture(stream, out_graph)
-				       : CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(out_graph ? end_capture(stream, out_graph) : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out_graph)
@@ -410,8 +409,8 @@ CUresult cuda_capture_info(struct CUstream_st *stream, struct cuda_capture_info 
 	*out = (struct cuda_capture_info){ .status = CU_STREAM_CAPTURE_STATUS_NONE };
 	if (!capture)
 		return CUDA_SUCCESS;
-	out->status = capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-					  : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	out->status = capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED :
+					    CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	out->id = capture->id;
 	out->graph = capture->graph;
 	if (capture->graph->count) {

@@ -22,8 +22,8 @@ struct CUevent_st {
 	struct CUctx_st *ctx;
 	unsigned flags;
 	struct cuda_record *record; /* NULL: never recorded */
-	uint64_t capture_id;              /* recorded in this capture last; 0: in none */
-	uint32_t *capture_clock;          /* how far each of its streams was then */
+	uint64_t capture_id;        /* recorded in this capture last; 0: in none */
+	uint32_t *capture_clock;    /* how far each of its streams was then */
 	struct CUevent_st *next, **link;
 };
 

@@ -160,8 +160,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out_exec, CUgraph graph,
 		return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
 	res = cuGraphInstantiateWithFlags(out_exec, graph, params->flags);
 	params->hErrNode_out = NULL;
-	params->result_out = res == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-						 : CUDA_GRAPH_INSTANTIATE_ERROR;
+	params->result_out = res == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS :
+						   CUDA_GRAPH_INSTANTIATE_ERROR;
 	return res;
 }
 

@@ -11,19 +11,19 @@ struct cuda_work;
 
 struct CUgraphNode_st {
 	struct CUgraph_st *graph;
-	struct cuda_work *work;    /* NULL: an empty node */
+	struct cuda_work *work; /* NULL: an empty node */
 };
 
 struct CUgraph_st {
 	struct CUgraphNode_st **node;
 	int count, room;
-	int is_captured_into;      /* a capture owns it */
+	int is_captured_into; /* a capture owns it */
 };
 
 struct CUgraphExec_st {
 	struct cuda_work **work;
 	int count;
-	int references;            /* by handle and by launches under way */
+	int references; /* by handle and by launches under way */
 	unsigned long long flags;
 };
 

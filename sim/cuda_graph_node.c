@@ -54,8 +54,8 @@ CUresult cuGraphClone(CUgraph *out_clone, CUgraph graph)
 		return res;
 	clone = out_clone ? cuda_graph_new() : NULL;
 	if (!clone)
-		return cuda_call_end(out_clone ? CUDA_ERROR_OUT_OF_MEMORY
-					       : CUDA_ERROR_INVALID_VALUE);
+		return cuda_call_end(out_clone ? CUDA_ERROR_OUT_OF_MEMORY :
+						 CUDA_ERROR_INVALID_VALUE);
 	for (int i = 0; i < graph->count && res == CUDA_SUCCESS; i++) {
 		struct cuda_work *work = graph->node[i]->work;
 
@@ -94,8 +94,7 @@ static CUresult begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
 CUresult cuGraphAddEmptyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			     size_t count)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddEmptyNode, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddEmptyNode, out_node, graph, dependencies, count);
 
 	return res == CUDA_SUCCESS ? cuda_call_end(cuda_graph_add(graph, NULL, out_node)) : res;
 }
@@ -115,8 +114,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
 				 const CUgraphNode *dependencies, size_t count,
 				 const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph, dependencies,
+				 count);
 	struct cuda_launch l;
 
 	if (res != CUDA_SUCCESS)
@@ -135,8 +134,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
 CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph, dependencies,
+				 count);
 	struct cuda_launch l;
 
 	if (res != CUDA_SUCCESS)
@@ -155,8 +154,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph, dependencies,
+				 count);
 	struct cuda_work *work;
 	struct cuda_area area;
 
@@ -170,8 +169,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	work = cuda_area_copy_work(&area, false);
-	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
-				  : CUDA_ERROR_OUT_OF_MEMORY);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
+				    CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static CUresult fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,
@@ -194,8 +193,8 @@ static CUresult fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx
 CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph, dependencies,
+				 count);
 	struct cuda_work *work;
 	struct cuda_area area;
 
@@ -207,15 +206,14 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	work = cuda_area_fill_work(&area);
-	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
-				  : CUDA_ERROR_OUT_OF_MEMORY);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
+				    CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			    size_t count, const CUDA_HOST_NODE_PARAMS *params)
 {
-	CUresult res =
-		begin_add(CUDA_ID_cuGraphAddHostNode, out_node, graph, dependencies, count);
+	CUresult res = begin_add(CUDA_ID_cuGraphAddHostNode, out_node, graph, dependencies, count);
 	struct cuda_work *work;
 
 	if (res != CUDA_SUCCESS)
@@ -223,8 +221,8 @@ CUresult cuGraphAddHostNode(CUgraphNode *out_node, CUgraph graph, const CUgraphN
 	if (!params || !params->fn)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	work = cuda_host_work(params->fn, params->userData);
-	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node)
-				  : CUDA_ERROR_OUT_OF_MEMORY);
+	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
+				    CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* With no room given, how many there are; places without a node become NULL. */

@@ -22,11 +22,11 @@ struct ipc {
 	uint32_t magic;
 	int32_t pid;
 	int32_t fd;
-	int32_t index;           /* of the device in the machine */
-	uint64_t inode;          /* of the file: the process may be another one by now */
-	uint64_t block_offset;   /* of the allocation's first block in the file */
+	int32_t index;         /* of the device in the machine */
+	uint64_t inode;        /* of the file: the process may be another one by now */
+	uint64_t block_offset; /* of the allocation's first block in the file */
 	uint64_t block_bytes;
-	uint64_t inner_offset;   /* of the allocation in there */
+	uint64_t inner_offset; /* of the allocation in there */
 	uint64_t size_bytes;
 	uint64_t unused;
 };

@@ -56,9 +56,9 @@ static int access_of(const struct cuda_range *range)
 		return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 	if (cuda_range_is_accessible(ctx, range->start, 1, RANGE_WRITE))
 		return CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-	return cuda_range_is_accessible(ctx, range->start, 1, RANGE_READ)
-		       ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
-		       : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
+	return cuda_range_is_accessible(ctx, range->start, 1, RANGE_READ) ?
+		       CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ :
+		       CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE;
 }
 
 /* What is asked about where the memory is. */
@@ -79,9 +79,9 @@ static CUresult get_place(const struct cuda_range *range, CUpointer_attribute at
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*out = wide(address);
-		return is_host_kind(range) || range->kind == RANGE_MANAGED
-			       ? CUDA_SUCCESS
-			       : CUDA_ERROR_INVALID_VALUE;
+		return is_host_kind(range) || range->kind == RANGE_MANAGED ?
+			       CUDA_SUCCESS :
+			       CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*out = narrow(is_host && range->ctx ? range->ctx->dev : range->dev);
 		return CUDA_SUCCESS;
@@ -165,8 +165,8 @@ static CUresult get_ability(const struct cuda_range *range, CUpointer_attribute 
 	}
 }
 
-static CUresult get(const struct cuda_range *range, CUpointer_attribute attribute,
-		    uint64_t address, struct value *out)
+static CUresult get(const struct cuda_range *range, CUpointer_attribute attribute, uint64_t address,
+		    struct value *out)
 {
 	CUresult res = get_place(range, attribute, address, out);
 
@@ -216,8 +216,8 @@ static CUresult get_unknown(CUpointer_attribute attribute, struct value *out)
 }
 
 /* An attribute that this memory has not is the same as that of unknown memory. */
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **out_data,
-				CUdeviceptr address)
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes,
+				void **out_data, CUdeviceptr address)
 {
 	struct cuda_range *range;
 	CUresult res = cuda_call_begin(CUDA_ID_cuPointerGetAttributes);

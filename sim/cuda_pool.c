@@ -23,14 +23,14 @@ struct cuda_pool_piece {
 };
 
 struct CUmemPoolHandle_st {
-	CUdevice dev;                   /* constant */
+	CUdevice dev; /* constant */
 	bool is_default, is_ending;
 	struct cuda_pool_stats stats;
 	struct cuda_extents free;
 	struct cuda_pool_piece *pending;
 	struct cuda_range **allocation; /* by ascending start */
 	int count, room;
-	uint64_t access;                /* other ordinals that may touch it; both locks */
+	uint64_t access; /* other ordinals that may touch it; both locks */
 	struct CUmemPoolHandle_st *next;
 };
 
@@ -126,8 +126,8 @@ struct cuda_range *cuda_pool_find(struct CUmemPoolHandle_st *pool, uint64_t addr
 {
 	int i = find(pool, address);
 
-	return i < pool->count && pool->allocation[i]->start <= address ? pool->allocation[i]
-									: NULL;
+	return i < pool->count && pool->allocation[i]->start <= address ? pool->allocation[i] :
+									  NULL;
 }
 
 static int add_allocation(struct CUmemPoolHandle_st *pool, struct cuda_range *a)

@@ -223,8 +223,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return cuda_call_end(value ? set_attribute(cuda_pool_stats(pool), attribute, value)
-				   : CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(value ? set_attribute(cuda_pool_stats(pool), attribute, value) :
+				     CUDA_ERROR_INVALID_VALUE);
 }
 
 /* The pool's own device has always access. */
@@ -263,9 +263,9 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *out_flags, CUmemoryPool pool,
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (!cuda_device_is_valid(location->id))
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
-	*out_flags = cuda_pool_is_accessible(pool, location->id, RANGE_WRITE)
-			     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-			     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	*out_flags = cuda_pool_is_accessible(pool, location->id, RANGE_WRITE) ?
+			     CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+			     CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
@@ -321,9 +321,9 @@ static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType ty
 	if (!location)
 		return CUDA_ERROR_INVALID_VALUE;
 	return location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
-			       type == CU_MEM_ALLOCATION_TYPE_PINNED
-		       ? CUDA_SUCCESS
-		       : CUDA_ERROR_NOT_SUPPORTED;
+			       type == CU_MEM_ALLOCATION_TYPE_PINNED ?
+		       CUDA_SUCCESS :
+		       CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *out_pool, CUmemLocation *location,

@@ -19,24 +19,24 @@ static CUresult begin(enum cuda_id id, CUstream handle, enum stream_default form
 }
 
 /* A question with one answer: the call and its per-thread form. */
-#define QUESTION(symbol, twin, type, answer)                                                       \
-	static CUresult symbol##_of(enum cuda_id id, CUstream handle, enum stream_default form,    \
-				    type *out)                                                     \
-	{                                                                                          \
-		struct CUstream_st *stream;                                                        \
-		CUresult res = begin(id, handle, form, out, &stream);                              \
-                                                                                                   \
-		if (res == CUDA_SUCCESS)                                                           \
-			*out = answer;                                                             \
-		return res == CUDA_SUCCESS ? cuda_call_end(res) : res;                             \
-	}                                                                                          \
-	CUresult symbol(CUstream handle, type *out)                                                \
-	{                                                                                          \
-		return symbol##_of(CUDA_ID_##symbol, handle, DEFAULT_LEGACY, out);                 \
-	}                                                                                          \
-	CUresult twin(CUstream handle, type *out)                                                  \
-	{                                                                                          \
-		return symbol##_of(CUDA_ID_##twin, handle, DEFAULT_PER_THREAD, out);               \
+#define QUESTION(symbol, twin, type, answer)                                                    \
+	static CUresult symbol##_of(enum cuda_id id, CUstream handle, enum stream_default form, \
+				    type *out)                                                  \
+	{                                                                                       \
+		struct CUstream_st *stream;                                                     \
+		CUresult res = begin(id, handle, form, out, &stream);                           \
+                                                                                                \
+		if (res == CUDA_SUCCESS)                                                        \
+			*out = answer;                                                          \
+		return res == CUDA_SUCCESS ? cuda_call_end(res) : res;                          \
+	}                                                                                       \
+	CUresult symbol(CUstream handle, type *out)                                             \
+	{                                                                                       \
+		return symbol##_of(CUDA_ID_##symbol, handle, DEFAULT_LEGACY, out);              \
+	}                                                                                       \
+	CUresult twin(CUstream handle, type *out)                                               \
+	{                                                                                       \
+		return symbol##_of(CUDA_ID_##twin, handle, DEFAULT_PER_THREAD, out);            \
 	}
 
 QUESTION(cuStreamGetPriority, cuStreamGetPriority_ptsz, int, stream->priority)
@@ -111,16 +111,16 @@ static CUresult capture_info(enum cuda_id id, CUstream handle, enum stream_defau
 }
 
 /* A question about the capture: the call and its per-thread form. */
-#define CAPTURE(symbol, twin, params, ...)                                                         \
-	CUresult symbol params                                                                     \
-	{                                                                                          \
-		return capture_info(CUDA_ID_##symbol, stream, DEFAULT_LEGACY,                      \
-				    (struct capture_out){ __VA_ARGS__ });                          \
-	}                                                                                          \
-	CUresult twin params                                                                       \
-	{                                                                                          \
-		return capture_info(CUDA_ID_##twin, stream, DEFAULT_PER_THREAD,                    \
-				    (struct capture_out){ __VA_ARGS__ });                          \
+#define CAPTURE(symbol, twin, params, ...)                                      \
+	CUresult symbol params                                                  \
+	{                                                                       \
+		return capture_info(CUDA_ID_##symbol, stream, DEFAULT_LEGACY,   \
+				    (struct capture_out){ __VA_ARGS__ });       \
+	}                                                                       \
+	CUresult twin params                                                    \
+	{                                                                       \
+		return capture_info(CUDA_ID_##twin, stream, DEFAULT_PER_THREAD, \
+				    (struct capture_out){ __VA_ARGS__ });       \
 	}
 
 CAPTURE(cuStreamIsCapturing, cuStreamIsCapturing_ptsz,

@@ -23,7 +23,7 @@ struct cuda_work;
 
 struct cuda_work_ops {
 	CUgraphNodeType node_type; /* what it is in a graph */
-	bool needs_turn; /* executes on the device */
+	bool needs_turn;           /* executes on the device */
 	/* May it start now? NULL: always. The driver's lock is held. */
 	bool (*is_ready)(const struct cuda_work *work);
 	/* Executes. The driver's lock is not held. */

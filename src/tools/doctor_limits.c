@@ -42,6 +42,11 @@ void doctor_limits_variables(const struct conf *conf)
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
 	else
 		doctor_report(DOCTOR_OK, "configuration", "all that is set is understood");
+	if (conf->is_limited_by_file && getenv(conf_name(CONF_RATION_MEM)) &&
+	    !conf_is_from_file(conf, conf_name(CONF_RATION_MEM)))
+		doctor_report(DOCTOR_WARN, "configuration",
+			      "RATION_MEM is set, but " CONF_FILE
+			      " sets the limits here and goes before it");
 	if (conf->disabled)
 		doctor_report(
 			DOCTOR_WARN, "configuration",
@@ -156,6 +161,9 @@ void doctor_limits_of_conf(const struct conf *conf, const struct device_list *de
 {
 	char limit[32], source[RATION_SOURCE_BYTES];
 
+	if (devices->count == 0 && *conf->mem_spec)
+		doctor_report(DOCTOR_NOTE, TOPIC, "%s, from %s; there is no device to hold it on",
+			      conf->mem_spec, conf->mem_source);
 	for (int i = 0; i < devices->count; i++) {
 		const struct device_list_entry *e = &devices->entries[i];
 		int index = e->is_mig ? -1 : e->index;

@@ -45,15 +45,22 @@ static bool is_foreign(const struct link_map *map, const char *name)
 	return false;
 }
 
-void doctor_loaded_find(struct doctor_loaded *out)
+/* The loaded objects in the order in which the linker looks through them. */
+static const struct link_map *first_map(void)
 {
 	struct link_map *map = NULL;
 	void *self = dlopen(NULL, RTLD_LAZY);
 
-	memset(out, 0, sizeof(*out));
 	if (!self || dlinfo(self, RTLD_DI_LINKMAP, &map) < 0)
-		return;
-	for (; map; map = map->l_next) {
+		return NULL;
+	dlclose(self);
+	return map;
+}
+
+void doctor_loaded_find(struct doctor_loaded *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (const struct link_map *map = first_map(); map; map = map->l_next) {
 		const char *name = soname(map);
 
 		if (!strcmp(name, "libration.so")) {
@@ -63,7 +70,6 @@ void doctor_loaded_find(struct doctor_loaded *out)
 			out->foreign[out->foreign_count++] = map;
 		}
 	}
-	dlclose(self);
 }
 
 void doctor_loaded_report(const struct doctor_loaded *loaded)
@@ -82,11 +88,31 @@ void doctor_loaded_report(const struct doctor_loaded *loaded)
 			loaded->own[i]->l_name, loaded->own[0]->l_name);
 }
 
-bool doctor_loaded_has(const struct doctor_loaded *loaded, void *function)
+static const struct link_map *map_of(void *function)
 {
 	struct link_map *map = NULL;
 	Dl_info info;
 
-	return loaded->own_count > 0 && dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP) &&
-	       map == loaded->own[0];
+	return dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+bool doctor_loaded_has(const struct doctor_loaded *loaded, void *function)
+{
+	return loaded->own_count > 0 && map_of(function) == loaded->own[0];
+}
+
+void *doctor_loaded_first(const char *name)
+{
+	for (const struct link_map *map = first_map(); map; map = map->l_next) {
+		void *handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD), *function;
+
+		if (!handle)
+			continue;
+		/* A handle answers with what the objects below it define, too: that does not count. */
+		function = dlsym(handle, name);
+		dlclose(handle);
+		if (function && map_of(function) == map)
+			return function;
+	}
+	return NULL;
 }

@@ -21,3 +21,9 @@ void doctor_loaded_report(const struct doctor_loaded *loaded);
 
 /* True when `function` lies in the copy of libration.so that works. */
 bool doctor_loaded_has(const struct doctor_loaded *loaded, void *function);
+
+/*
+ * What the dynamic linker gives a program that refers to `name`: that of the first loaded object
+ * which defines it. NULL when none does.
+ */
+void *doctor_loaded_first(const char *name);

@@ -70,10 +70,19 @@ static void way_report(const struct way *way)
 			      way->text, way->right, way->asked);
 }
 
-/* The symbol a program gets that was linked against libcuda: the first one of all objects. */
 static void check_linked(const struct doctor_driver *d, const struct doctor_loaded *loaded)
 {
-	struct way way = { "linked, or dlsym(RTLD_DEFAULT)", loaded, 0, 0 };
+	struct way way = { "linked against libcuda", loaded, 0, 0 };
+
+	for (size_t i = 0; i < COUNT(cuda_names); i++)
+		if (dlsym(d->cuda, cuda_names[i]))
+			way_check(&way, cuda_names[i], doctor_loaded_first(cuda_names[i]));
+	way_report(&way);
+}
+
+static void check_default(const struct doctor_driver *d, const struct doctor_loaded *loaded)
+{
+	struct way way = { "dlsym(RTLD_DEFAULT)", loaded, 0, 0 };
 
 	for (size_t i = 0; i < COUNT(cuda_names); i++)
 		if (dlsym(d->cuda, cuda_names[i]))
@@ -133,6 +142,7 @@ static void check_ways(const struct doctor_driver *d, const struct doctor_loaded
 	doctor_report(DOCTOR_OK, TOPIC, "%s is in front of the driver", loaded->own[0]->l_name);
 	if (d->cuda) {
 		check_linked(d, loaded);
+		check_default(d, loaded);
 		check_handle(d->cuda, "dlsym on libcuda's handle", cuda_names, COUNT(cuda_names),
 			     loaded);
 		check_proc_address(d, loaded);

@@ -1,0 +1,265 @@
+"""`ration doctor`: verdicts, and what is said to do."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import conftest
+
+TOPICS = ("configuration", "driver", "interception", "kernel", "limit", "out of reach", "preload",
+          "ration", "region", "view")
+VERDICTS = ("ok   ", "note ", "warn ", "FAIL ")
+
+
+def lines(out, verdict="", topic=""):
+    return [line for line in out.stdout.splitlines()
+            if line.startswith(verdict) and line[6:].startswith(topic)]
+
+
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        return True
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def library():
+    return conftest.BUILD / "libration.so"
+
+
+def overlaid(ration, tmp_path, text, command, env=None):
+    """Runs a command where / is as here but has /overrideEnv with `text`."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a mount namespace")
+    script = """set -e
+mount -t tmpfs none "$1"
+mkdir "$1/up" "$1/work" "$1/root"
+mount -t overlay none -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" "$1/root"
+mount --rbind /proc "$1/root/proc"
+mount --rbind /dev "$1/root/dev"
+printf '%s\\n' "$2" >"$1/root/overrideEnv"
+root=$1
+shift 2
+exec chroot "$root/root" "$@"
+"""
+    mount = tmp_path / "overlay"
+    mount.mkdir()
+    env = {**ration.env, "RATION_DIR": "/dev/shm/ration-test", "RATION_SIM_FILE": "/dev/shm/ration-test-sim",
+           "PATH": os.environ["PATH"], **(env or {})}
+    out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", mount, text, *command], env=env,
+                         text=True, capture_output=True, timeout=60, check=False)
+    # /dev is bound in, so what is made there is found here.
+    shutil.rmtree("/dev/shm/ration-test", ignore_errors=True)
+    for left in Path("/dev/shm").glob("ration-test-*"):
+        left.unlink()
+    if "unshare" in out.stderr or "mount:" in out.stderr:
+        pytest.skip("no overlay mounts here")
+    return out
+
+
+def test_every_line_has_a_verdict_and_a_topic(ration, sim):
+    out = ration("doctor", "--sim=mem=8g")
+    *body, verdict = out.stdout.splitlines()
+    assert verdict == "healthy"
+    for line in body:
+        assert line.startswith(VERDICTS), line
+        assert line[6:].startswith(TOPICS), line
+
+
+def test_healthy_on_the_software_gpu(ration, sim):
+    out = ration("doctor", "--sim=mem=8g,count=2")
+    assert out.returncode == 0, out.stdout
+    assert lines(out, "FAIL") == []
+    driver = lines(out, "ok", "driver")
+    assert any(f"{sim}/libcuda.so.1" in line and "software GPU" in line for line in driver)
+    assert any(f"{sim}/libnvidia-ml.so.1" in line and "software GPU" in line for line in driver)
+    assert any("2 devices" in line for line in driver)
+    assert ration.regions() == []
+
+
+def test_every_way_to_the_driver_is_tried(ration, sim):
+    ways = lines(ration("doctor", "--sim"), "ok", "interception")
+    for way in ("linked against libcuda", "RTLD_DEFAULT", "dlsym on libcuda's handle", "cuGetProcAddress:",
+                "cuGetProcAddress_v2:", "per-thread streams", "dlsym on NVML's handle"):
+        line = next(line for line in ways if way in line)
+        right, asked = line.split(": ")[1].split()[0::2][:2]
+        assert right == asked and int(right) > 0
+
+
+@pytest.mark.parametrize("limit, shown", [("1g", "1 GiB"), ("5g", "5 GiB"), ("1.5g", "1.5 GiB")])
+def test_views_show_the_limit(ration, sim, limit, shown):
+    out = ration("doctor", "--sim=mem=8g", env={"RATION_MEM": limit})
+    views = lines(out, "ok", "view")
+    for call in ("cuDeviceTotalMem", "nvmlDeviceGetMemoryInfo ", "nvmlDeviceGetMemoryInfo_v2"):
+        assert any(f"{call.strip()} shows {shown} under a limit of {shown}" in v for v in views)
+    assert any(f"{shown}, from RATION_MEM" in line for line in lines(out, "ok", "limit"))
+    # It holds under `ration run` alone.
+    assert any("RATION_MEM is set, but no program" in line for line in lines(out, "warn"))
+
+
+def test_without_a_driver(ration):
+    if has_driver():
+        pytest.skip("a driver is here")
+    out = ration("doctor")
+    assert out.returncode == 1
+    assert any("no CUDA driver" in line and "install" in line for line in lines(out, "FAIL", "driver"))
+    assert out.stdout.splitlines()[-1] == "not healthy: 1 fault"
+    assert ration.regions() == []
+
+
+def test_preloaded_by_the_environment(ration, sim, library, tmp_path):
+    env = {"LD_PRELOAD": library, "RATION_REGION": tmp_path / "r", "RATION_MEM": "1:3g"}
+    out = ration("doctor", "--sim=mem=8g,count=2", env=env)
+    assert out.returncode == 0, out.stdout
+    limits = lines(out, "ok", "limit")
+    assert any("device 0 " in line and line.endswith("no limit") for line in limits)
+    assert any("device 1 " in line and line.endswith("3 GiB, from RATION_MEM") for line in limits)
+    assert not any("start them" in line for line in lines(out, "warn"))
+
+
+def test_each_limit_names_its_variable(ration, sim, library, tmp_path):
+    env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r",
+           "CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_MEMORY_LIMIT_1": "2g"}
+    limits = lines(ration("doctor", "--sim=mem=8g,count=2", env=env), "ok", "limit")
+    assert any("device 0 " in line and line.endswith("1 GiB, from CUDA_DEVICE_MEMORY_LIMIT")
+               for line in limits)
+    assert any("device 1 " in line and line.endswith("2 GiB, from CUDA_DEVICE_MEMORY_LIMIT_1")
+               for line in limits)
+
+
+def test_each_limit_names_its_variable_where_devices_are_named(ration, sim, library, tmp_path):
+    one, two = (f"GPU-{i}0000000-0000-0000-0000-000000000000" for i in (1, 2))
+    env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r",
+           "NVIDIA_VISIBLE_DEVICES": f"{two},{one}", "CUDA_DEVICE_MEMORY_LIMIT_0": "1g",
+           "CUDA_DEVICE_MEMORY_LIMIT_1": "2g"}
+    out = ration("doctor", f"--sim=mem=8g,count=2,uuid={one}/{two}", env=env)
+    limits = lines(out, "ok", "limit")
+    assert any(one in line and line.endswith("2 GiB, from CUDA_DEVICE_MEMORY_LIMIT_1")
+               for line in limits), out.stdout
+    assert any(two in line and line.endswith("1 GiB, from CUDA_DEVICE_MEMORY_LIMIT_0")
+               for line in limits)
+
+
+def test_inside_a_tenant(ration, sim):
+    out = ration("run", "--sim=mem=8g", "--mem", "1g", ration.path, "doctor")
+    assert out.returncode == 0, out.stdout
+    assert any("1 GiB, from --mem of ration run" in line for line in lines(out, "ok", "limit"))
+    out = ration("run", "--sim=mem=8g", "--mem", "1g", "env", "RATION_MEM=5g", ration.path, "doctor")
+    assert any("1 GiB under a limit of 1 GiB" in line for line in lines(out, "ok", "view"))
+    assert any("RATION_MEM says 5 GiB" in line and "holds" in line
+               for line in lines(out, "warn", "limit"))
+
+
+def test_operators_file(ration, sim, library, tmp_path):
+    out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_LIMIT=1g",
+                   ["env", f"LD_PRELOAD={library}", ration.path, "doctor", "--sim=mem=8g"],
+                   {"RATION_MEM": "7g", "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/dev/shm/ration-test-r"})
+    assert any(line.endswith("1 GiB, from CUDA_DEVICE_MEMORY_LIMIT in /overrideEnv")
+               for line in lines(out, "ok", "limit")), out.stdout + out.stderr
+    assert any("RATION_MEM" in line and "/overrideEnv" in line for line in lines(out, "warn"))
+
+
+def test_run_does_not_go_over_the_operators_head(ration, tmp_path):
+    out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_LIMIT=1g",
+                   [ration.path, "run", "--mem", "2g", "true"])
+    assert out.returncode == 125
+    assert "/overrideEnv" in out.stderr and "CUDA_DEVICE_MEMORY_LIMIT" in out.stderr
+
+
+def test_run_does_not_leave_the_operators_region(ration, tmp_path):
+    out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_SHARED_CACHE=/tmp/x",
+                   [ration.path, "run", "true"])
+    assert out.returncode == 125
+    assert "CUDA_DEVICE_MEMORY_SHARED_CACHE in /overrideEnv" in out.stderr
+
+
+@pytest.mark.parametrize("name, value", [("RATION_MEM", "4x"), ("RATION_LOG", "loud"),
+                                         ("CUDA_DEVICE_MEMORY_LIMIT_3", "lots")])
+def test_configuration_that_cannot_be_understood(ration, sim, name, value):
+    out = ration("doctor", "--sim", env={name: value})
+    assert out.returncode == 1
+    assert any(name in line and value in line for line in lines(out, "FAIL", "configuration"))
+
+
+def test_variable_that_does_not_exist(ration, sim):
+    out = ration("doctor", "--sim", env={"RATION_MEMORY": "1g"})
+    assert any("RATION_MEMORY" in line for line in lines(out, "warn", "configuration"))
+
+
+def test_library_that_is_not_there(ration, sim):
+    out = ration("doctor", "--sim", env={"RATION_LIB": "/nonexistent/libration.so"})
+    assert out.returncode == 1
+    assert any("/nonexistent/libration.so" in line for line in lines(out, "FAIL", "preload"))
+    # The rest is looked at all the same.
+    assert lines(out, "ok", "driver") and lines(out, "ok", "kernel")
+
+
+def test_library_that_does_not_come_up(ration, sim, tmp_path):
+    """Something else under its name: every way leads past it."""
+    fake = tmp_path / "libration.so"
+    shutil.copy(sim / "libnvidia-ml.so.1", fake)
+    out = ration("doctor", "--sim", env={"RATION_LIB": fake})
+    assert out.returncode == 1
+    assert any("did not come up" in line for line in lines(out, "FAIL", "interception"))
+
+
+def test_library_behind_another(ration, sim, library, tmp_path):
+    """A preload that has a name of the driver's too: a linked program gets the first of them."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc")
+    source = tmp_path / "before.c"
+    source.write_text("int cuInit(unsigned flags) { (void)flags; return 0; }\n")
+    before = tmp_path / "before.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", before, source], check=True)
+    env = {"LD_PRELOAD": f"{before}:{library}", "RATION_REGION": tmp_path / "r"}
+    out = ration("doctor", "--sim", env=env)
+    assert out.returncode == 1
+    assert any(f"linked against libcuda: cuInit leads to {before}" in line
+               for line in lines(out, "FAIL", "interception")), out.stdout
+    env["LD_PRELOAD"] = f"{library}:{before}"
+    assert ration("doctor", "--sim", env=env).returncode == 0
+
+
+def test_two_copies_of_the_library(ration, sim, library, tmp_path):
+    copy = tmp_path / "libration.so"
+    shutil.copy(library, copy)
+    env = {"LD_PRELOAD": f"{library}:{copy}", "RATION_REGION": tmp_path / "r"}
+    out = ration("doctor", "--sim", env=env)
+    warned = lines(out, "warn", "preload")
+    assert any(str(copy) in line and "second copy" in line for line in warned), out.stdout
+
+
+def test_another_limiting_library(ration, sim, tmp_path):
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc")
+    other = tmp_path / "libvgpu.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", other], check=True)
+    out = ration("doctor", "--sim", env={"LD_PRELOAD": other})
+    assert out.returncode == 1
+    assert any(str(other) in line for line in lines(out, "FAIL", "preload"))
+
+
+def test_it_says_what_no_preload_can_reach(ration, sim):
+    text = "\n".join(lines(ration("doctor", "--sim"), "note", "out of reach"))
+    for word in ("static", "musl", "setuid", "dlmopen", "RTLD_DEEPBIND", "HMM"):
+        assert word in text
+
+
+def test_overlayfs_is_named(ration, sim, library, tmp_path):
+    out = overlaid(ration, tmp_path, "", ["env", f"LD_PRELOAD={library}",
+                                          "RATION_REGION=/var/tmp/r", ration.path, "doctor", "--sim"])
+    assert any("overlayfs" in line for line in lines(out, "note", "region")), out.stdout + out.stderr
+    assert lines(out, "FAIL") == []
+
+
+def test_device_that_fails(ration, sim):
+    """A configuration of the software GPU that it refuses: no driver that works."""
+    out = ration("doctor", "--sim=mem=lots")
+    assert out.returncode == 1
+    assert any("cuInit gives" in line for line in lines(out, "FAIL", "driver"))

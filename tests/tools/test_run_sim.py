@@ -1,0 +1,137 @@
+"""`ration run` and `ration ps` with a program that uses the software GPU."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+MIB = 1 << 20
+
+# Allocates pieces of 64 MiB until refused, says how it went, and waits.
+PROGRAM = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, total, free = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+def call(name, *args):
+    return getattr(cuda, name)(*args)
+assert call("cuInit", 0) == 0
+assert call("cuDeviceGet", ctypes.byref(device), 0) == 0
+assert call("cuCtxCreate_v2", ctypes.byref(context), 0, device) == 0
+pieces = 0
+while True:
+    at = ctypes.c_uint64()
+    result = call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(64 << 20))
+    if result:
+        break
+    pieces += 1
+assert call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)) == 0
+print(pieces, result, total.value, free.value, flush=True)
+sys.stdin.read()
+"""
+
+
+def start(ration, *options, **kwargs):
+    process = ration.start("run", *options, sys.executable, "-c", PROGRAM, stdin=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, **kwargs)
+    process.answer = [int(n) for n in process.stdout.readline().split()]
+    return process
+
+
+def tenant(ration, name):
+    tenants = json.loads(ration("ps", "--json").stdout)["tenants"]
+    return next((t for t in tenants if t["path"] == f"{ration.directory}/{name}.region"), None)
+
+
+def test_limit_holds_and_can_be_seen(ration, sim, eventually):
+    process = start(ration, "--sim=mem=8g,context=64m", "--mem", "1g", "--name", "a")
+    pieces, result, total, free = process.answer
+    assert result == 2  # CUDA_ERROR_OUT_OF_MEMORY
+    assert total == 1024 * MIB
+    # The context's cost comes off the limit; what is left is less than a piece.
+    assert 0 < pieces * 64 <= 1024 - 64
+    assert 0 <= free < 64 * MIB
+    seen = tenant(ration, "a")
+    assert seen["devices"][0]["limit_bytes"] == 1024 * MIB
+    assert seen["devices"][0]["used_bytes"] == 1024 * MIB - free
+    assert seen["devices"][0]["free_bytes"] == free
+    assert seen["devices"][0]["physical_bytes"] == 8192 * MIB
+    assert len(seen["processes"]) == 1
+    assert seen["processes"][0]["devices"][0]["used_bytes"] == 1024 * MIB - free
+    command = seen["processes"][0]["command"]
+    assert os.path.basename(os.path.realpath(sys.executable)).startswith(command[:6])
+    process.stdin.close()
+    assert process.wait(30) == 0
+    assert ration.regions() == []
+
+
+def test_environment_of_the_program_cannot_change_the_limit(ration, sim):
+    process = ration.start("run", "--sim=mem=8g", "--mem", "512m", "env", "RATION_MEM=4g",
+                           "CUDA_DISABLE_CONTROL=true", "CUDA_DEVICE_MEMORY_LIMIT=4g", sys.executable,
+                           "-c", PROGRAM, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    total = int(process.stdout.readline().split()[2])
+    assert total == 512 * MIB
+    assert process.wait(30) == 0
+
+
+def test_two_processes_share_one_limit(ration, sim):
+    process = ration.start("run", "--sim=mem=8g,context=0", "--mem", "1g", "--name", "a", "sh", "-c",
+                           '"$0" -c "$1" <&3 & "$0" -c "$1" <&3; wait', sys.executable, PROGRAM,
+                           stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: os.dup2(0, 3), pass_fds=(3,))
+    pieces = sum(int(process.stdout.readline().split()[0]) for _ in range(2))
+    assert pieces == 16
+    seen = tenant(ration, "a")
+    assert seen["devices"][0]["used_bytes"] == 1024 * MIB
+    assert len(seen["processes"]) == 2
+    process.stdin.close()
+    assert process.wait(30) == 0
+
+
+def test_a_killed_process_does_not_count(ration, sim, eventually):
+    process = ration.start("run", "--sim=mem=8g", "--mem", "1g", "--name", "a", "sh", "-c",
+                           '"$0" -c "$1" <&3; read x', sys.executable, PROGRAM,
+                           stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           preexec_fn=lambda: os.dup2(0, 3), pass_fds=(3,))
+    process.stdout.readline()
+    pid = tenant(ration, "a")["processes"][0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: tenant(ration, "a")["processes"] == [])
+    assert tenant(ration, "a")["devices"][0]["used_bytes"] == 0
+    process.stdin.write("end\n")
+    process.stdin.close()
+    assert process.wait(30) == 0
+
+
+def test_a_killed_run_leaves_the_limit_in_force(ration, sim, eventually):
+    process = start(ration, "--sim=mem=8g", "--mem", "1g", "--name", "a")
+    pid = tenant(ration, "a")["processes"][0]["pid"]
+    process.kill()
+    process.wait(30)
+    assert tenant(ration, "a")["processes"][0]["pid"] == pid
+    assert ration("run", "--name", "a", "true").returncode == 125
+    process.stdin.close()
+    eventually(lambda: tenant(ration, "a") is None)
+    # Whoever comes next removes the file.
+    ration("ps")
+    assert ration.regions() == []
+
+
+def test_a_program_without_a_gpu_touches_nothing(ration, sim):
+    out = ration("run", "--sim", "--mem", "1g", "sh", "-c", "ls /proc/self/fd; cat /proc/self/maps")
+    assert ".region" not in out.stdout.replace("libration", "")
+    assert out.stderr == ""
+
+
+def test_a_musl_program_runs(ration, tmp_path):
+    if not shutil.which("musl-gcc"):
+        pytest.skip("no musl-gcc")
+    source = tmp_path / "hello.c"
+    source.write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 4; }\n')
+    for options in ([], ["-static"]):
+        subprocess.run(["musl-gcc", *options, "-o", tmp_path / "hello", source], check=True)
+        out = ration("run", "--mem", "1g", tmp_path / "hello")
+        assert (out.returncode, out.stdout, out.stderr) == (4, "hello\n", "")

@@ -177,18 +177,36 @@ static void set_cells(bool is_open)
 	}
 }
 
-/* Threads that ended inside (cancelled in a driver call) are not waited for. */
-static void forget_gone(void)
+/*
+ * Waits until the cell's thread was seen out once. After the barrier that is enough: if it marks
+ * itself again it finds its cell shut. A thread that ended inside is not waited for.
+ */
+static bool wait_out(const struct gate_cell *cell, int64_t end_ns)
+{
+	for (int looks = 1; atomic_load_explicit(&cell->in, memory_order_acquire); looks++) {
+		if (looks % 64 == 0 &&
+		    is_gone(atomic_load_explicit(&cell->tid, memory_order_relaxed)))
+			return true;
+		if (clock_now_ns() >= end_ns)
+			return false;
+		clock_sleep_ns(20 * NSEC_PER_USEC);
+	}
+	return true;
+}
+
+static bool wait_all_out(int64_t end_ns)
 {
 	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
 
-	for (uint32_t i = 0; i < used; i++) {
-		struct gate_cell *cell = &state.s.cells[i];
-
-		if (atomic_load_explicit(&cell->in, memory_order_acquire) &&
-		    is_gone(atomic_load_explicit(&cell->tid, memory_order_relaxed)))
-			atomic_store_explicit(&cell->in, 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < used; i++)
+		if (&state.s.cells[i] != gate_cell && !wait_out(&state.s.cells[i], end_ns))
+			return false;
+	while (atomic_load(&state.s.guests) > (is_guest ? 1u : 0u)) {
+		if (clock_now_ns() >= end_ns)
+			return false;
+		clock_sleep_ns(20 * NSEC_PER_USEC);
 	}
+	return true;
 }
 
 int gate_close(int64_t wait_ns)
@@ -208,16 +226,10 @@ int gate_close(int64_t wait_ns)
 		return -EBUSY;
 	if (!state.s.needs_fence)
 		barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-	for (int looks = 0; gate_inside() > 0; looks++) {
-		if (clock_now_ns() >= end_ns) {
-			gate_open();
-			return -ETIMEDOUT;
-		}
-		if (looks % 64 == 63)
-			forget_gone();
-		clock_sleep_ns(20 * NSEC_PER_USEC);
-	}
-	return 0;
+	if (wait_all_out(end_ns))
+		return 0;
+	gate_open();
+	return -ETIMEDOUT;
 }
 
 void gate_open(void)

@@ -69,5 +69,8 @@ int gate_close(int64_t wait_ns);
 /* Opens it again and wakes who waits. */
 void gate_open(void);
 
-/* Threads that are inside now, the caller's own not counted. For tests and views. */
+/*
+ * Threads that are marked now, the caller's own not counted. One that has just found the gate shut
+ * may be among them for a moment.
+ */
 unsigned gate_inside(void);

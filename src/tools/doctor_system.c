@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <linux/membarrier.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,13 +135,17 @@ static int try_lock(const char *dir)
 	return rc;
 }
 
-static void file_system(const char *dir)
+/* False when the directory cannot be looked at. */
+static bool file_system(const char *dir)
 {
 	struct statfs fs;
 
 	if (statfs(dir, &fs) < 0) {
-		doctor_report(DOCTOR_WARN, "region", "%s cannot be looked at (%m)", dir);
-		return;
+		doctor_report(
+			DOCTOR_FAIL, "region",
+			"%s cannot be looked at (%m); make the directory, or name another path",
+			dir);
+		return false;
 	}
 	switch ((unsigned long)fs.f_type) {
 	case OVERLAYFS_SUPER_MAGIC:
@@ -160,6 +165,7 @@ static void file_system(const char *dir)
 	default:
 		doctor_report(DOCTOR_OK, "region", "%s is on a local file system", dir);
 	}
+	return true;
 }
 
 void doctor_system_region(const char *path)
@@ -174,7 +180,8 @@ void doctor_system_region(const char *path)
 		snprintf(dir, sizeof(dir), ".");
 	else
 		slash[slash == dir] = '\0';
-	file_system(dir);
+	if (!file_system(dir))
+		return;
 	rc = try_lock(dir);
 	if (rc == 0)
 		doctor_report(DOCTOR_OK, "region", "locks hold in %s", dir);

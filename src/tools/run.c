@@ -86,6 +86,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->sim = arg;
 		return 0;
 	case ARGP_KEY_ARG:
+		if (opt->has_sim && !opt->sim && strchr(arg, '=') && !strchr(arg, '/'))
+			argp_failure(state, TOOLS_USAGE, 0,
+				     "the settings of --sim follow it without a blank: --sim=%s",
+				     arg);
 		/* The rest is the program's own. */
 		opt->command = &state->argv[state->next - 1];
 		state->next = state->argc;

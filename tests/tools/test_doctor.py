@@ -245,6 +245,14 @@ def test_another_limiting_library(ration, sim, tmp_path):
     assert any(str(other) in line for line in lines(out, "FAIL", "preload"))
 
 
+def test_region_that_cannot_be_had(ration, sim, library):
+    env = {"LD_PRELOAD": library, "RATION_REGION": "/nonexistent/r"}
+    out = ration("doctor", "--sim", env=env)
+    assert out.returncode == 1
+    assert any("/nonexistent cannot be looked at" in line for line in lines(out, "FAIL", "region"))
+    assert lines(out, "FAIL", "driver")
+
+
 def test_it_says_what_no_preload_can_reach(ration, sim):
     text = "\n".join(lines(ration("doctor", "--sim"), "note", "out of reach"))
     for word in ("static", "musl", "setuid", "dlmopen", "RTLD_DEEPBIND", "HMM"):

@@ -1,6 +1,8 @@
 """`ration run`: what is on the command line and in the environment."""
 
 import json
+import platform
+import shutil
 
 import pytest
 
@@ -200,3 +202,35 @@ def test_limit_above_the_card_warns(ration, sim):
 def test_device_that_nobody_can_look_up_is_left_to_the_library(ration):
     # No NVML is found without --sim where there is no driver; with one, device 0 exists.
     assert ration("run", "--mem", "0:1g", "true").returncode == 0
+
+
+def test_settings_of_the_software_gpu_after_a_blank(ration):
+    out = ration("run", "--sim", "mem=8g", "true")
+    assert out.returncode == 2
+    assert "--sim=mem=8g" in out.stderr
+
+
+@pytest.mark.parametrize("place", ["lib", "lib/ration", "lib64", f"lib/{platform.machine()}-linux-gnu"])
+def test_installed_under_a_prefix(ration, sim, tmp_path, place):
+    command = tmp_path / "bin" / "ration"
+    library = tmp_path / place / "libration.so"
+    gpu = tmp_path / place.removesuffix("/ration") / "ration" / "sim"
+    for target, source in ((command, ration.path), (library, sim.parent / "libration.so"),
+                           (gpu / "libcuda.so.1", sim / "libcuda.so.1")):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    ration.path = str(command)
+    out = ration("run", "--sim", "sh", "-c", "echo $LD_PRELOAD; echo $LD_LIBRARY_PATH")
+    assert out.stderr == ""
+    assert out.stdout.splitlines() == [str(library), str(gpu)]
+
+
+def test_installed_without_its_parts(ration, tmp_path):
+    command = tmp_path / "bin" / "ration"
+    command.parent.mkdir()
+    shutil.copy(ration.path, command)
+    ration.path = str(command)
+    out = ration("run", "true")
+    assert out.returncode == 125
+    assert "libration.so" in out.stderr and "RATION_LIB" in out.stderr
+    assert "software GPU" in ration("run", "--sim", "true").stderr

@@ -1,0 +1,36 @@
+"""The manual says what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def page(name):
+    """A page's text: no macros' backslashes, no escapes of dashes."""
+    return (ROOT / "docs" / "man" / name).read_text().replace("\\", "")
+
+
+@pytest.mark.parametrize("command", ["run", "ps", "doctor"])
+def test_every_option_is_in_the_manual(ration, command):
+    options = set(re.findall(r"^  -(\w), --(\w+)", ration(command, "--help").stdout, re.M))
+    options = {o for o in options if o[1] not in ("help", "usage", "version")}
+    assert options
+    for short, name in options:
+        assert f"Fl {short} , Fl Fl {name}" in page(f"ration-{command}.1")
+
+
+def test_every_command_is_in_the_manual(ration):
+    commands = re.findall(r"^  (\w+) ", ration("--help").stdout, re.M)
+    assert commands
+    for command in commands:
+        assert f".It Cm {command}" in page("ration.1")
+
+
+def test_every_variable_is_in_the_manual():
+    rows = re.findall(r"^CONF\((\w+),", (ROOT / "src/base/conf.def").read_text(), re.M)
+    assert rows
+    for name in rows:
+        assert name in page("ration.7")

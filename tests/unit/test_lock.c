@@ -1,0 +1,282 @@
+#include "shm/lock.h"
+
+#include "base/clock.h"
+#include "child.h"
+#include "refuse.h"
+#include "scratch.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+static const int64_t far = (int64_t)1 << 40;
+
+/* The clock of this program: it stands still, but for naps, while `is_fake`. */
+static struct {
+	bool is_fake;
+	int64_t now_ns;
+	int64_t nap_max_ns;
+	int naps;
+} fake;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	if (!fake.is_fake)
+		return (int)syscall(SYS_clock_gettime, id, t);
+	t->tv_sec = fake.now_ns / NSEC_PER_SEC;
+	t->tv_nsec = fake.now_ns % NSEC_PER_SEC;
+	return 0;
+}
+
+int nanosleep(const struct timespec *t, struct timespec *left)
+{
+	int64_t ns = t->tv_sec * NSEC_PER_SEC + t->tv_nsec;
+
+	if (!fake.is_fake)
+		return (int)syscall(SYS_nanosleep, t, left);
+	fake.now_ns += ns;
+	fake.naps++;
+	if (ns > fake.nap_max_ns)
+		fake.nap_max_ns = ns;
+	return 0;
+}
+
+static int open_file(int flags)
+{
+	int fd = open(scratch_path("file"), flags | O_CLOEXEC | O_CREAT, 0644);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void test_one_byte_has_one_owner(void **state)
+{
+	int a = open_file(O_RDWR), b = open_file(O_RDWR);
+	int64_t at = 0;
+
+	(void)state;
+	assert_int_equal(lock_held(b, far, 1000, &at), 0);
+	assert_int_equal(lock_try(a, far + 7, 1), 0);
+	assert_int_equal(lock_try(a, far + 7, 1), 0);
+	assert_int_equal(lock_try(b, far + 7, 1), -EAGAIN);
+	assert_int_equal(lock_try(b, far + 8, 1), 0);
+	assert_int_equal(lock_held(b, far + 7, 1, NULL), 1);
+	assert_int_equal(lock_held(b, far, 1000, &at), 1);
+	assert_int_equal(at, far + 7);
+	/* One's own lock is none to oneself. */
+	assert_int_equal(lock_held(a, far + 7, 1, NULL), 0);
+	assert_int_equal(lock_held(a, far, 1000, &at), 1);
+	assert_int_equal(at, far + 8);
+	lock_drop(a, far + 7, 1);
+	assert_int_equal(lock_held(b, far + 7, 1, NULL), 0);
+	assert_int_equal(lock_try(b, far + 7, 1), 0);
+	close(a);
+	close(b);
+}
+
+static void test_drop_takes_only_its_range(void **state)
+{
+	int a = open_file(O_RDWR), b = open_file(O_RDWR);
+
+	(void)state;
+	assert_int_equal(lock_try(a, 0, 100), 0);
+	lock_drop(a, 10, 10);
+	assert_int_equal(lock_try(b, 10, 10), 0);
+	assert_int_equal(lock_try(b, 9, 1), -EAGAIN);
+	assert_int_equal(lock_try(b, 20, 1), -EAGAIN);
+	close(a);
+	assert_int_equal(lock_try(b, 0, 100), 0);
+	close(b);
+}
+
+/* Another descriptor of the file, opened and closed, takes no lock with it. */
+static void test_close_of_another_descriptor(void **state)
+{
+	int a = open_file(O_RDWR), b = open_file(O_RDWR);
+
+	(void)state;
+	assert_int_equal(lock_try(a, far, 1), 0);
+	close(open_file(O_RDWR));
+	close(dup(a));
+	assert_int_equal(lock_try(b, far, 1), -EAGAIN);
+	close(a);
+	assert_int_equal(lock_try(b, far, 1), 0);
+	close(b);
+}
+
+static void test_a_mapping_keeps_the_lock(void **state)
+{
+	int a = open_file(O_RDWR), b = open_file(O_RDWR);
+	void *keep = mmap(NULL, 1, PROT_READ, MAP_SHARED, a, 0);
+
+	(void)state;
+	assert_true(keep != MAP_FAILED);
+	assert_int_equal(lock_try(a, far, 1), 0);
+	close(a);
+	assert_int_equal(lock_try(b, far, 1), -EAGAIN);
+	munmap(keep, 1);
+	assert_int_equal(lock_try(b, far, 1), 0);
+	close(b);
+}
+
+static void test_read_only_descriptors_may_ask(void **state)
+{
+	int a = open_file(O_RDWR), r = open_file(O_RDONLY);
+
+	(void)state;
+	assert_int_equal(lock_held(r, far, 1, NULL), 0);
+	assert_int_equal(lock_try(a, far, 1), 0);
+	assert_int_equal(lock_held(r, far, 1, NULL), 1);
+	assert_int_equal(lock_try(r, far + 1, 1), -EBADF);
+	assert_int_equal(lock_wait(r, far + 1, 1, NSEC_PER_SEC), -EBADF);
+	close(r);
+	close(a);
+	assert_int_equal(lock_try(-1, far, 1), -EBADF);
+	assert_int_equal(lock_held(-1, far, 1, NULL), -EBADF);
+}
+
+static void test_wait_ends(void **state)
+{
+	int a = open_file(O_RDWR), b = open_file(O_RDWR);
+
+	(void)state;
+	assert_int_equal(lock_try(a, far, 1), 0);
+	memset(&fake, 0, sizeof(fake));
+	fake.is_fake = true;
+	assert_int_equal(lock_wait(b, far, 1, 10 * NSEC_PER_SEC), -ETIMEDOUT);
+	assert_true(fake.now_ns >= 10 * NSEC_PER_SEC);
+	assert_true(fake.now_ns < 11 * NSEC_PER_SEC);
+	/* An old waiter looks as often as a new one, or it would starve. */
+	assert_true(fake.nap_max_ns < 5 * NSEC_PER_MSEC);
+	fake.naps = 0;
+	assert_int_equal(lock_wait(b, far, 1, 0), -ETIMEDOUT);
+	assert_int_equal(fake.naps, 0);
+	lock_drop(a, far, 1);
+	assert_int_equal(lock_wait(b, far, 1, 0), 0);
+	assert_int_equal(fake.naps, 0);
+	fake.is_fake = false;
+	close(a);
+	close(b);
+}
+
+static void body_hold(void *arg)
+{
+	int fd = open_file(O_RDWR);
+
+	(void)arg;
+	CHECK(lock_try(fd, far, 1) == 0);
+	child_say('h');
+	child_hear();
+	lock_drop(fd, far, 1);
+	child_say('d');
+	child_hear();
+}
+
+static void test_wait_gets_it(void **state)
+{
+	struct child c = child_start(body_hold, NULL);
+	int fd = open_file(O_RDWR);
+
+	(void)state;
+	child_await(&c, 'h');
+	assert_int_equal(lock_try(fd, far, 1), -EAGAIN);
+	child_tell(&c, 'x');
+	assert_int_equal(lock_wait(fd, far, 1, 60 * NSEC_PER_SEC), 0);
+	child_await(&c, 'd');
+	child_tell(&c, 'x');
+	child_end(&c);
+	close(fd);
+}
+
+static void test_a_dead_holder_holds_nothing(void **state)
+{
+	struct child c = child_start(body_hold, NULL);
+	int fd = open_file(O_RDWR);
+
+	(void)state;
+	child_await(&c, 'h');
+	assert_int_equal(lock_held(fd, far, 1, NULL), 1);
+	kill(c.pid, SIGSTOP);
+	assert_int_equal(lock_held(fd, far, 1, NULL), 1);
+	child_kill(&c);
+	assert_int_equal(lock_held(fd, far, 1, NULL), 0);
+	assert_int_equal(lock_try(fd, far, 1), 0);
+	close(fd);
+}
+
+/* HAMi-core locks by lockf(): both kinds exclude each other, also within one process. */
+static void body_lockf(void *arg)
+{
+	int fd = open_file(O_RDWR);
+
+	(void)arg;
+	CHECK(lockf(fd, F_TLOCK, 2008952) == 0);
+	child_say('h');
+	child_hear();
+	close(fd);
+	child_say('c');
+	child_hear();
+	fd = open_file(O_RDWR);
+	CHECK(lockf(fd, F_TLOCK, 2008952) < 0);
+	child_say('f');
+}
+
+static void test_against_lockf(void **state)
+{
+	struct child c = child_start(body_lockf, NULL);
+	int fd = open_file(O_RDWR), own = open_file(O_RDWR);
+	int64_t at = -1;
+
+	(void)state;
+	child_await(&c, 'h');
+	assert_int_equal(lock_try(fd, 0, 2008952), -EAGAIN);
+	assert_int_equal(lock_try(fd, 2008951, 1), -EAGAIN);
+	assert_int_equal(lock_held(fd, 0, 2008952, &at), 1);
+	assert_int_equal(at, 0);
+	/* The slots' bytes are out of its way. */
+	assert_int_equal(lock_try(fd, far, 1), 0);
+	assert_int_equal(lock_try(fd, 2008952, 1), 0);
+	child_tell(&c, 'x');
+	child_await(&c, 'c');
+	assert_int_equal(lock_try(fd, 0, 2008952), 0);
+	assert_int_equal(lockf(own, F_TLOCK, 2008952), -1);
+	child_tell(&c, 'x');
+	child_await(&c, 'f');
+	child_end(&c);
+	close(own);
+	close(fd);
+}
+
+static void body_refused(void *arg)
+{
+	int fd = open_file(O_RDWR);
+
+	(void)arg;
+	if (!refuse_call(SYS_fcntl, 1, F_OFD_SETLK, ENOLCK))
+		child_skip("no seccomp filter can be set here");
+	CHECK(lock_try(fd, far, 1) == -ENOLCK);
+	CHECK(lock_wait(fd, far, 1, 10 * NSEC_PER_SEC) == -ENOLCK);
+}
+
+static void test_a_file_system_without_locks(void **state)
+{
+	(void)state;
+	child_run(body_refused, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		scratch_test(test_one_byte_has_one_owner),
+		scratch_test(test_drop_takes_only_its_range),
+		scratch_test(test_close_of_another_descriptor),
+		scratch_test(test_a_mapping_keeps_the_lock),
+		scratch_test(test_read_only_descriptors_may_ask),
+		scratch_test(test_wait_ends),
+		scratch_test(test_wait_gets_it),
+		scratch_test(test_a_dead_holder_holds_nothing),
+		scratch_test(test_against_lockf),
+		scratch_test(test_a_file_system_without_locks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

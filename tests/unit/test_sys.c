@@ -1,0 +1,101 @@
+#include "base/sys.h"
+
+#include "scratch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+static void test_stat(void **state)
+{
+	const char *path = scratch_file("file", "12345", 5);
+	struct stat ours, libc;
+	int fd;
+
+	(void)state;
+	assert_int_equal(sys_stat(path, &ours), 0);
+	assert_int_equal(stat(path, &libc), 0);
+	assert_int_equal(ours.st_ino, libc.st_ino);
+	assert_int_equal(ours.st_dev, libc.st_dev);
+	assert_int_equal(ours.st_mode, libc.st_mode);
+	assert_int_equal(ours.st_size, 5);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	memset(&ours, 0, sizeof(ours));
+	assert_int_equal(sys_fstat(fd, &ours), 0);
+	assert_int_equal(ours.st_ino, libc.st_ino);
+	assert_int_equal(ours.st_nlink, 1);
+	assert_int_equal(ours.st_size, 5);
+	assert_int_equal(ours.st_blocks, libc.st_blocks);
+	close(fd);
+	errno = 0;
+	assert_int_equal(sys_fstat(fd, &ours), -1);
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(sys_stat(scratch_path("none"), &ours), -1);
+	assert_int_equal(errno, ENOENT);
+}
+
+static void *thread_id(void *out)
+{
+	*(pid_t *)out = sys_gettid();
+	return NULL;
+}
+
+static void test_gettid(void **state)
+{
+	pthread_t thread;
+	pid_t tid = 0;
+
+	(void)state;
+	assert_int_equal(sys_gettid(), getpid());
+	assert_int_equal(pthread_create(&thread, NULL, thread_id, &tid), 0);
+	pthread_join(thread, NULL);
+	assert_true(tid > 0);
+	assert_int_not_equal(tid, getpid());
+}
+
+static _Atomic unsigned word;
+
+static void *wake(void *arg)
+{
+	atomic_store(&word, 1);
+	sys_futex_wake_all(&word);
+	return arg;
+}
+
+static void test_futex(void **state)
+{
+	pthread_t thread;
+	int rc;
+
+	(void)state;
+	atomic_store(&word, 0);
+	assert_int_equal(sys_futex_wait(&word, 1, 1000000), -1);
+	assert_int_equal(errno, EAGAIN);
+	do
+		rc = sys_futex_wait(&word, 0, 1000000);
+	while (rc < 0 && errno == EINTR);
+	assert_int_equal(rc, -1);
+	assert_int_equal(errno, ETIMEDOUT);
+	assert_int_equal(pthread_create(&thread, NULL, wake, NULL), 0);
+	while (atomic_load(&word) == 0) {
+		rc = sys_futex_wait(&word, 0, 60LL * 1000000000);
+		/* Only a lost wake-up could last that long. */
+		if (rc < 0)
+			assert_int_not_equal(errno, ETIMEDOUT);
+	}
+	pthread_join(thread, NULL);
+	sys_futex_wake_all(&word);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		scratch_test(test_stat),
+		cmocka_unit_test(test_gettid),
+		cmocka_unit_test(test_futex),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

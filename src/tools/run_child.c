@@ -3,9 +3,12 @@
 #include "tools/tools_common.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -17,12 +20,32 @@ static const int passed_on[] = { SIGTERM, SIGHUP,  SIGINT,  SIGQUIT,
 
 enum { PASSED_ON = sizeof(passed_on) / sizeof(*passed_on) };
 
+/* True when a directory of PATH has a file of that name. */
+static bool is_in_path(const char *name)
+{
+	const char *at = getenv("PATH");
+	char path[PATH_MAX];
+
+	while (at && *at) {
+		int n = (int)strcspn(at, ":");
+
+		snprintf(path, sizeof(path), "%.*s/%s", n, at, name);
+		if (access(path, F_OK) == 0)
+			return true;
+		at += at[n] ? n + 1 : n;
+	}
+	return false;
+}
+
 _Noreturn static void execute(const char *command, char **argv)
 {
 	int error;
 
 	execvp(argv[0], argv);
 	error = errno;
+	/* A directory of PATH that is closed to us says so, though the program is nowhere. */
+	if (error == EACCES && !strchr(argv[0], '/') && !is_in_path(argv[0]))
+		error = ENOENT;
 	tools_complain(command, "cannot run '%s' (%s)", argv[0], strerror(error));
 	_exit(error == ENOENT || error == ENOTDIR ? TOOLS_NOT_FOUND : TOOLS_CANNOT_EXECUTE);
 }

@@ -1,6 +1,7 @@
 """The command under test: $RATION_BUILD/ration, ./build/ration by default."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -81,3 +82,16 @@ def sim():
     if not (BUILD / "sim" / "libcuda.so.1").exists():
         pytest.skip("the software GPU is not built")
     return BUILD / "sim"
+
+
+@pytest.fixture
+def open_copy(tmp_path_factory):
+    """A copy of the command and the library where any user can start it; its path."""
+    place = tmp_path_factory.mktemp("open")
+    for part in (place, place.parent, place.parent.parent):
+        if part.stat().st_uid == os.geteuid() and part.stat().st_mode & 0o5 != 0o5:
+            part.chmod(0o755)
+    for name in ("ration", "libration.so"):
+        shutil.copy(BUILD / name, place / name)
+        (place / name).chmod(0o755)
+    return str(place / "ration")

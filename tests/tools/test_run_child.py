@@ -43,6 +43,25 @@ def test_not_found(ration):
     assert ration.regions() == []
 
 
+def test_not_found_where_a_directory_of_the_path_is_closed(ration, open_copy, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    closed.chmod(0)
+    path = f"{closed}:{os.environ['PATH']}"
+
+    def become_nobody():
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+
+    ration.path = open_copy
+    out = ration("run", "no-such-program-here", cwd="/",
+                 env={"PATH": path, "RATION_DIR": None, "XDG_RUNTIME_DIR": None},
+                 preexec_fn=become_nobody if os.geteuid() == 0 else None)
+    assert out.returncode == 127
+    assert "No such file" in out.stderr
+
+
 def test_not_executable(ration, tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")

@@ -170,15 +170,21 @@ char *units_format_size(uint64_t bytes, char *buf, size_t buf_bytes)
 {
 	static const char *const names[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
 	unsigned unit = 0;
+	uint64_t size;
 
 	while (unit < 6 && bytes >> (10 * (unit + 1)) != 0)
 		unit++;
-	if (unit > 0 && bytes % (UINT64_C(1) << (10 * unit)) == 0)
-		snprintf(buf, buf_bytes, "%llu %s", (unsigned long long)(bytes >> (10 * unit)),
+	size = UINT64_C(1) << (10 * unit);
+	/* 3000 MiB says more than 2.9 GiB; 1.5 GiB as much as 1536 MiB. */
+	if (unit > 0 && bytes % size * 10 % size != 0 && bytes % (size >> 10) == 0) {
+		unit--;
+		size >>= 10;
+	}
+	if (unit > 0 && bytes % size == 0)
+		snprintf(buf, buf_bytes, "%llu %s", (unsigned long long)(bytes / size),
 			 names[unit]);
 	else if (unit > 0)
-		snprintf(buf, buf_bytes, "%.1f %s",
-			 (double)bytes / (double)(UINT64_C(1) << (10 * unit)), names[unit]);
+		snprintf(buf, buf_bytes, "%.1f %s", (double)bytes / (double)size, names[unit]);
 	else
 		snprintf(buf, buf_bytes, "%llu B", (unsigned long long)bytes);
 	return buf;

@@ -44,7 +44,7 @@ uint64_t units_parse_digits(const char *text, const char **out_end);
 const char *units_strerror(enum units_error err);
 
 /*
- * Writes `bytes` for people, in the largest unit that fits, with one decimal where it is not whole:
- * "1 GiB", "1.5 GiB", "518 MiB", "0 B". `buf` should have 16 bytes. Returns buf.
+ * Writes `bytes` for people, in the largest unit that fits, with one decimal where it is not whole,
+ * or in the next one where only that is exact: "1 GiB", "1.5 GiB", "3000 MiB", "0 B". `buf` should have 16 bytes. Returns buf.
  */
 char *units_format_size(uint64_t bytes, char *buf, size_t buf_bytes);

@@ -177,6 +177,8 @@ static void test_format(void **state)
 		{ 518 * MIB, "518 MiB" },
 		{ GIB, "1 GiB" },
 		{ 3 * GIB / 2, "1.5 GiB" },
+		{ 3000 * MIB, "3000 MiB" },
+		{ 3 * GIB + 1, "3.0 GiB" },
 		{ 10 * GIB, "10 GiB" },
 		{ 4 * EIB, "4 EiB" },
 		{ UINT64_MAX, "16.0 EiB" },

@@ -40,17 +40,22 @@ int cuda_handle_map(const struct cuda_handle *handle, uint64_t target)
 	return 0;
 }
 
-void cuda_handle_put(struct cuda_handle *handle)
+static void give_memory(const struct cuda_handle *handle)
 {
-	if (--handle->references)
-		return;
-	cuda_object_remove(handle);
 	if (handle->address)
 		cuda_heap_give(handle->index, handle->address, handle->size_bytes);
 	else if (handle->index != HEAP_HOST && !handle->is_imported)
 		machine_give(handle->index, handle->size_bytes);
 	if (handle->fd >= 0)
 		close(handle->fd);
+}
+
+void cuda_handle_put(struct cuda_handle *handle)
+{
+	if (--handle->references)
+		return;
+	cuda_object_remove(handle);
+	give_memory(handle);
 	free(handle);
 }
 
@@ -183,8 +188,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t bytes,
 		return cuda_call_end(res);
 	h.prop = *prop;
 	res = take_memory(&h);
-	if (res == CUDA_SUCCESS)
-		res = publish(&h, out_handle);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	res = publish(&h, out_handle);
+	if (res != CUDA_SUCCESS)
+		give_memory(&h);
 	return cuda_call_end(res);
 }
 

@@ -43,7 +43,8 @@
 /* The two figures are the same. */
 #define SAME(a, b)                                                                                 \
 	do {                                                                                       \
-		unsigned long long same_a = (a), same_b = (b);                                     \
+		unsigned long long same_a = (unsigned long long)(a),                               \
+				   same_b = (unsigned long long)(b);                               \
 		if (same_a != same_b) {                                                            \
 			fprintf(stderr, "%s:%d: %s is %llu, %s is %llu\n", __FILE__, __LINE__, #a, \
 				same_a, #b, same_b);                                               \

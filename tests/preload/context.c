@@ -1,0 +1,210 @@
+/*
+ * Contexts and modules under a limit, and the views. Which case does what is said at it.
+ */
+#include <pthread.h>
+
+#include "abi/nvml.h"
+#include "client.h"
+#include "client_take.h"
+
+/* ends: what a context held goes with it, whichever way it ends. */
+static void ends(int argc, char **argv)
+{
+	CUcontext ctx, other;
+	CUdeviceptr p[4];
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	SAME(client_charged(0), 0);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	for (int i = 0; i < 4; i++)
+		OK(cuMemAlloc_v2(&p[i], i % 2 ? 1000 : 5 * MIB));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 2 * 6 * MIB + BLOCK_BYTES);
+	OK(cuDevicePrimaryCtxRetain(&other, 0));
+	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + 2 * 6 * MIB + BLOCK_BYTES);
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	OK(cuCtxSetCurrent(other));
+	OK(cuMemAlloc_v2(&p[0], 5 * MIB));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	SAME(client_charged(0), 0);
+	OK(cuDevicePrimaryCtxRetain(&other, 0));
+	OK(cuCtxSetCurrent(other));
+	OK(cuMemAlloc_v2(&p[0], 5 * MIB));
+	OK(cuMemAlloc_v2(&p[1], 1));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB + BLOCK_BYTES);
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	SAME(client_charged(0), 0);
+	client_pause("end");
+}
+
+/* references: only the first retain makes the context, only the last release ends it. Fault 23. */
+static void references(int argc, char **argv)
+{
+	CUcontext ctx, again;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	CHECK(ctx == again);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc_v2(&p, 5 * MIB));
+	OK(cuDevicePrimaryCtxRelease(0));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB);
+	OK(cuDevicePrimaryCtxRelease(0));
+	SAME(client_charged(0), 0);
+	printf("once more %d\n", cuDevicePrimaryCtxRelease(0));
+	SAME(client_charged(0), 0);
+}
+
+/* forms: each form of cuCtxCreate charges, and refuses what does not fit. */
+static void forms(int argc, char **argv)
+{
+	CUcontext ctx[5];
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuCtxCreate(&ctx[0], 0, 0));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	OK(cuCtxCreate_v2(&ctx[1], 0, 0));
+	OK(cuCtxCreate_v3(&ctx[2], NULL, 0, 0, 0));
+	OK(cuCtxCreate_v4(&ctx[3], NULL, 0, 0));
+	SAME(client_charged(0), 4 * CLIENT_CONTEXT_BYTES);
+	IS(cuCtxCreate(&ctx[4], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuCtxCreate_v2(&ctx[4], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuCtxCreate_v3(&ctx[4], NULL, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuCtxCreate_v4(&ctx[4], NULL, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuDevicePrimaryCtxRetain(&ctx[4], 0), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), 4 * CLIENT_CONTEXT_BYTES);
+	OK(cuCtxDestroy(ctx[1]));
+	OK(cuDevicePrimaryCtxRetain(&ctx[4], 0));
+	client_pause("look");
+	OK(cuDevicePrimaryCtxReset(0));
+	for (int i = 0; i < 4; i++)
+		if (i != 1)
+			OK(cuCtxDestroy_v2(ctx[i]));
+	SAME(client_charged(0), 0);
+}
+
+/* odd: what the driver says of wrong arguments; the same without us. */
+static void odd(int argc, char **argv)
+{
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	printf("early %d %d %d\n", cuCtxCreate_v2(&ctx, 0, 0), cuDevicePrimaryCtxRetain(&ctx, 0),
+	       cuCtxDestroy_v2(NULL));
+	OK(cuInit(0));
+	printf("device %d %d\n", cuCtxCreate_v2(&ctx, 0, 99), cuDevicePrimaryCtxRetain(&ctx, -1));
+	printf("null %d %d\n", cuCtxCreate_v2(NULL, 0, 0), cuDevicePrimaryCtxRetain(NULL, 0));
+	printf("flags %d\n", cuCtxCreate_v2(&ctx, 0xffff0000, 0));
+	printf("destroy %d %d\n", cuCtxDestroy_v2(NULL), cuCtxDestroy_v2((CUcontext)0xdead0));
+	printf("release %d %d %d\n", cuDevicePrimaryCtxRelease_v2(0),
+	       cuDevicePrimaryCtxRelease_v2(99), cuDevicePrimaryCtxReset_v2(-5));
+	printf("reset %d\n", cuDevicePrimaryCtxReset_v2(0));
+	printf("init %d %d\n", cuInit(77), cuInit(0));
+	if (getenv("RATION_MEM"))
+		SAME(client_charged(0), 0);
+}
+
+/* untouched: cuInit makes no context, so flags can still be set. Field fault 87. */
+static void untouched(int argc, char **argv)
+{
+	unsigned flags;
+	int active;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	printf("active %d\n", active);
+	OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_YIELD));
+	client_start();
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	printf("active %d, flags %u\n", active, flags);
+}
+
+/* modules: a module costs device memory, and one that passes the limit is not loaded. Fault 19. */
+static void modules(int argc, char **argv)
+{
+	CUmodule module[64];
+	uint64_t one_bytes;
+	CUresult res;
+	int n = 1;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuModuleLoadData(&module[0], CLIENT_MODULE));
+	one_bytes = client_charged(0) - CLIENT_CONTEXT_BYTES;
+	CHECK(one_bytes > 0);
+	while ((res = cuModuleLoadData(&module[n], CLIENT_MODULE)) == CUDA_SUCCESS)
+		CHECK(++n < 64);
+	IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(client_charged(0) <= client_limit(0));
+	SAME((uint64_t)n, (client_limit(0) - CLIENT_CONTEXT_BYTES) / one_bytes);
+	client_say("charged", client_charged(0));
+	client_pause("look");
+	while (n--)
+		OK(cuModuleUnload(module[n]));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+}
+
+static pthread_barrier_t barrier;
+
+static void *retain(void *arg)
+{
+	CUcontext *out_ctx = arg;
+
+	pthread_barrier_wait(&barrier);
+	return (void *)(intptr_t)cuDevicePrimaryCtxRetain(out_ctx, 0);
+}
+
+/*
+ * together: threads that retain the primary context at once make one, and none is refused where one
+ * fits. Field fault 23.
+ */
+static void together(int argc, char **argv)
+{
+	enum { THREADS = 8 };
+	pthread_t thread[THREADS];
+	CUcontext ctx[THREADS];
+	void *res;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	pthread_barrier_init(&barrier, NULL, THREADS);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < THREADS; i++)
+			CHECK(pthread_create(&thread[i], NULL, retain, &ctx[i]) == 0);
+		for (int i = 0; i < THREADS; i++) {
+			pthread_join(thread[i], &res);
+			IS((CUresult)(intptr_t)res, CUDA_SUCCESS);
+		}
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		for (int i = 0; i < THREADS; i++)
+			OK(cuDevicePrimaryCtxRelease_v2(0));
+		SAME(client_charged(0), 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "ends", ends },           { "references", references },
+		{ "forms", forms },         { "odd", odd },
+		{ "untouched", untouched }, { "modules", modules },
+		{ "together", together },   { 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

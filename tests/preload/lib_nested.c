@@ -1,0 +1,67 @@
+/*
+ * An NVML whose BAR1 call asks for the memory by its own exported name, as NVML asks itself for many
+ * things: the answer it gets is seen from outside. Everything else is the software GPU's.
+ */
+#include "abi/nvml.h"
+
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT nvmlReturn_t nvmlInit_v2(void)
+{
+	return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *out_count)
+{
+	*out_count = 1;
+	return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *out_dev)
+{
+	*out_dev = (nvmlDevice_t)0x1000;
+	return index == 0 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t dev, char *out_uuid, unsigned int bytes)
+{
+	static const char uuid[] = "GPU-11111111-2222-3333-4444-555555555555";
+
+	(void)dev;
+	if (bytes < sizeof(uuid))
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	__builtin_memcpy(out_uuid, uuid, sizeof(uuid));
+	return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t dev, nvmlMemory_t *out_memory)
+{
+	(void)dev;
+	*out_memory = (nvmlMemory_t){ .total = 4000, .free = 3000, .used = 1000 };
+	return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
+{
+	(void)dev;
+	out_memory->total = 4000;
+	out_memory->free = 3000;
+	out_memory->used = 1000;
+	out_memory->reserved = 0;
+	return NVML_SUCCESS;
+}
+
+/* The nested call, through the PLT; both forms must say the same. */
+EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
+{
+	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
+	nvmlMemory_t v1 = { .total = 0 };
+	nvmlReturn_t res = nvmlDeviceGetMemoryInfo(dev, &v1);
+
+	if (res == NVML_SUCCESS)
+		res = nvmlDeviceGetMemoryInfo_v2(dev, &v2);
+	out_bar1->bar1Total = v1.total == v2.total ? v1.total : 0;
+	return res;
+}

@@ -1,0 +1,278 @@
+/*
+ * Linear, pitched and managed memory and VMM handles under a limit. Which case does what is said at it.
+ */
+#include <errno.h>
+
+#include "client.h"
+#include "client_take.h"
+
+/* hold MIB: takes that, says so, and ends without freeing when it may go on. */
+static void hold(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	CHECK(argc == 1);
+	client_start();
+	OK(cuMemAlloc_v2(&p, strtoull(argv[0], NULL, 10) * MIB));
+	client_pause("held");
+}
+
+/* exact KIND BYTES: takes pieces until one is refused; gives them back; does it again. */
+static void exact(int argc, char **argv)
+{
+	static struct piece piece[100000];
+	uint64_t most[2], before;
+	int pieces[2];
+
+	CHECK(argc == 2);
+	client_start();
+	before = client_charged(0);
+	for (int round = 0; round < 2; round++) {
+		int n = 0;
+		CUresult res;
+
+		while ((res = take(&piece[n], argv[0], strtoull(argv[1], NULL, 10))) ==
+		       CUDA_SUCCESS)
+			CHECK(++n < 100000);
+		IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+		pieces[round] = n;
+		most[round] = client_charged(0);
+		CHECK(most[round] <= client_limit(0));
+		if (round == 0)
+			client_pause("full");
+		while (n)
+			OK(give(&piece[--n]));
+		SAME(client_charged(0), before);
+	}
+	SAME(pieces[0], pieces[1]);
+	SAME(most[0], most[1]);
+	client_say("pieces", (uint64_t)pieces[0]);
+	client_say("charged", most[0]);
+	client_pause("empty");
+}
+
+/* A new size: most are small, some are just around the edges at which the driver changes its mind. */
+static uint64_t random_size(unsigned *seed)
+{
+	static const uint64_t edges[] = {
+		1,       256, 511,     512,         513,     65536,
+		MIB - 1, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1,
+	};
+	unsigned dice = (unsigned)rand_r(seed) % 10;
+
+	if (dice < 6)
+		return 1 + (uint64_t)rand_r(seed) % 65536;
+	if (dice < 8)
+		return edges[(unsigned)rand_r(seed) % (sizeof(edges) / sizeof(edges[0]))];
+	return 1 + (uint64_t)rand_r(seed) % (12 * MIB);
+}
+
+/* mix SEED KIND..: pieces of random sizes of these kinds come and go at random; never over. */
+static void mix(int argc, char **argv)
+{
+	static struct piece piece[2000];
+	unsigned seed = (unsigned)atoi(argv[0]);
+	uint64_t before;
+	int n = 0, refused = 0;
+
+	CHECK(argc > 1);
+	client_start();
+	before = client_charged(0);
+	for (int step = 0; step < 6000; step++) {
+		if (n < 2000 && (n == 0 || rand_r(&seed) % 5 < 3)) {
+			const char *kind = argv[1 + rand_r(&seed) % (argc - 1)];
+			CUresult res = take(&piece[n], kind, random_size(&seed));
+
+			CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+			n += res == CUDA_SUCCESS;
+			refused += res != CUDA_SUCCESS;
+		} else {
+			int i = rand_r(&seed) % n;
+
+			OK(give(&piece[i]));
+			piece[i] = piece[--n];
+		}
+		CHECK(client_charged(0) <= client_limit(0));
+		if (step % 1500 == 750) {
+			client_say("charged", client_charged(0));
+			client_pause("look");
+		}
+	}
+	CHECK(refused > 10);
+	while (n)
+		OK(give(&piece[--n]));
+	SAME(client_charged(0), before);
+	client_pause("end");
+}
+
+/* What the driver says of frees that are none: the same without us. */
+static void frees(int argc, char **argv)
+{
+	char *host = malloc(4096);
+	CUdeviceptr p, q;
+	CUcontext second;
+
+	(void)argc;
+	(void)argv;
+	printf("early %d\n", cuMemFree_v2(4096));
+	client_start();
+	OK(cuMemAlloc_v2(&p, 4 * MIB));
+	OK(cuMemAlloc_v2(&q, 1000));
+	printf("null %d\n", cuMemFree_v2(0));
+	printf("unknown %d\n", cuMemFree_v2(0xdead000));
+	printf("all ones %d\n", cuMemFree_v2(UINT64_MAX));
+	printf("host %d\n", cuMemFree_v2((CUdeviceptr)(uintptr_t)host));
+	printf("interior %d %d\n", cuMemFree_v2(p + 256), cuMemFree_v2(q + 512));
+	printf("first form %d\n", cuMemFree(77));
+	OK(cuCtxCreate_v2(&second, 0, 0));
+	printf("from another context %d\n", cuMemFree_v2(p));
+	printf("again %d\n", cuMemFree_v2(p));
+	OK(cuCtxDestroy_v2(second));
+	printf("twice %d %d\n", cuMemFree_v2(q), cuMemFree_v2(q));
+	OK(cuCtxSetCurrent(NULL));
+	printf("no context %d\n", cuMemFree_v2(p));
+	free(host);
+	if (getenv("RATION_MEM"))
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+}
+
+/* NULL outputs, nonsense sizes: the driver's answer, and nothing stays charged. */
+static void odd(int argc, char **argv)
+{
+	static const CUmemAllocationProp device = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+	};
+	static const CUmemAllocationProp no_device = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 99 },
+	};
+	CUmemGenericAllocationHandle handle;
+	CUdevice dev;
+	CUdeviceptr p = 0;
+	CUdeviceptr_v1 p1;
+	unsigned pitch1;
+	size_t pitch;
+
+	(void)argc;
+	(void)argv;
+	printf("early %d %d\n", cuMemAlloc_v2(&p, 4096), cuMemAllocManaged(&p, 4096, 1));
+	client_start();
+	printf("device %d %d\n", cuDeviceGet(NULL, 0), cuDeviceGet(&dev, 99));
+	printf("alloc %d %d %d %d\n", cuMemAlloc_v2(NULL, 4096), cuMemAlloc_v2(&p, 0),
+	       cuMemAlloc_v2(&p, SIZE_MAX), cuMemAlloc_v2(&p, SIZE_MAX - 4096));
+	printf("first form %d %d %d\n", cuMemAlloc(NULL, 1), cuMemAlloc(&p1, 0),
+	       cuMemAlloc(&p1, 4096));
+	printf("pitch %d %d %d %d %d\n", cuMemAllocPitch_v2(NULL, &pitch, 100, 100, 4),
+	       cuMemAllocPitch_v2(&p, NULL, 100, 100, 4), cuMemAllocPitch_v2(&p, &pitch, 0, 100, 4),
+	       cuMemAllocPitch_v2(&p, &pitch, 100, 0, 4),
+	       cuMemAllocPitch_v2(&p, &pitch, 100, 100, 5));
+	printf("pitch %d %d\n", cuMemAllocPitch_v2(&p, &pitch, SIZE_MAX, 100, 4),
+	       cuMemAllocPitch_v2(&p, &pitch, 65536, SIZE_MAX / 2, 4));
+	printf("pitch, first form %d %d\n", cuMemAllocPitch(&p1, &pitch1, 100, 100, 4),
+	       cuMemAllocPitch(NULL, &pitch1, 100, 100, 4));
+	printf("managed %d %d %d\n", cuMemAllocManaged(NULL, 4096, 1), cuMemAllocManaged(&p, 0, 1),
+	       cuMemAllocManaged(&p, 4096, 77));
+	printf("create %d %d %d %d\n", cuMemCreate(NULL, BLOCK_BYTES, &device, 0),
+	       cuMemCreate(&handle, 0, &device, 0), cuMemCreate(&handle, BLOCK_BYTES, NULL, 0),
+	       cuMemCreate(&handle, BLOCK_BYTES, &no_device, 0));
+	printf("create %d %d\n", cuMemCreate(&handle, 12345, &device, 0),
+	       cuMemCreate(&handle, BLOCK_BYTES, &device, 77));
+	printf("handle %d %d %d %d\n", cuMemRelease(0), cuMemRelease(0xdead),
+	       cuMemUnmap(0, BLOCK_BYTES), cuMemUnmap(0xdead000, 0));
+	printf("map %d %d\n", cuMemMap(0, BLOCK_BYTES, 0, 0xdead, 0),
+	       cuMemMap(0xdead000, 0, 0, 1, 0));
+	printf("retain %d %d\n", cuMemRetainAllocationHandle(NULL, NULL),
+	       cuMemRetainAllocationHandle(&handle, (void *)0xdead000));
+	if (getenv("RATION_MEM"))
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+}
+
+/* other-device: memory is taken off the device it is on, whichever is current. Field fault 9. */
+static void other_device(int argc, char **argv)
+{
+	CUcontext ctx[2];
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	for (int d = 0; d < 2; d++)
+		OK(cuDevicePrimaryCtxRetain(&ctx[d], d));
+	for (int i = 0; i < 100; i++) {
+		OK(cuCtxSetCurrent(ctx[0]));
+		OK(cuMemAlloc_v2(&p, 8 * MIB));
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 8 * MIB);
+		OK(cuCtxSetCurrent(ctx[1]));
+		OK(cuMemFree_v2(p));
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		SAME(client_charged(1), CLIENT_CONTEXT_BYTES);
+	}
+}
+
+/*
+ * faults: a little of everything; a call that the driver refuses is left out. At the end all was
+ * given back, whatever failed on the way.
+ */
+static void faults(int argc, char **argv)
+{
+	static const char *const kinds[] = { "alloc", "pitch", "managed", "vmm", "mapped" };
+	struct piece piece[16];
+	CUcontext ctx = NULL, second = NULL;
+	CUmodule module = NULL;
+	CUresult res = CUDA_ERROR_UNKNOWN;
+	int n = 0;
+
+	(void)argc;
+	(void)argv;
+	for (int i = 0; i < 5 && res != CUDA_SUCCESS; i++)
+		res = cuInit(0);
+	if (res != CUDA_SUCCESS) {
+		/* The devices could not be seen: nothing is given then. */
+		CHECK(take(&piece[0], "alloc", 1) != CUDA_SUCCESS);
+		client_pause("refused");
+		return;
+	}
+	for (int i = 0; i < 5 && cuDevicePrimaryCtxRetain(&ctx, 0) != CUDA_SUCCESS; i++)
+		;
+	OK(cuCtxSetCurrent(ctx));
+	for (int round = 0; round < 3; round++)
+		for (int k = 0; k < 5; k++)
+			n += take(&piece[n], kinds[k], round ? 3 * MIB : 1000) == CUDA_SUCCESS;
+	if (cuCtxCreate_v2(&second, 0, 0) == CUDA_SUCCESS) {
+		n += take(&piece[n], "alloc", 1000) == CUDA_SUCCESS;
+		for (int i = 0; i < 5 && give(&piece[n - 1]) != CUDA_SUCCESS; i++)
+			;
+		n--;
+		for (int i = 0; i < 5 && cuCtxDestroy_v2(second) != CUDA_SUCCESS; i++)
+			;
+	}
+	OK(cuCtxSetCurrent(ctx));
+	if (cuModuleLoadData(&module, CLIENT_MODULE) == CUDA_SUCCESS)
+		for (int i = 0; i < 5 && cuModuleUnload(module) != CUDA_SUCCESS; i++)
+			;
+	client_say("charged", client_charged(0));
+	client_pause("look");
+	while (n--) {
+		res = give(&piece[n]);
+		for (int i = 0; i < 5 && res != CUDA_SUCCESS; i++)
+			res = give(&piece[n]);
+		OK(res);
+	}
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	for (int i = 0; i < 5 && cuDevicePrimaryCtxRelease_v2(0) != CUDA_SUCCESS; i++)
+		;
+	SAME(client_charged(0), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "hold", hold },     { "exact", exact },
+		{ "mix", mix },       { "frees", frees },
+		{ "odd", odd },       { "other-device", other_device },
+		{ "faults", faults }, { 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

@@ -1,0 +1,231 @@
+/* Contexts: what they cost, each thread's stack of them, primary ones, what ends with them, fork. */
+#include "check.h"
+
+enum { CONTEXT_MIB = 64 };
+
+static void stack(void)
+{
+	CUcontext a = NULL, b = NULL, now, popped;
+	unsigned long long id_a = 0, id_b = 0;
+	unsigned version;
+	CUdevice dev;
+
+	OK(cuCtxGetCurrent(&now));
+	TRUE(now == NULL);
+	EXPECT(cuCtxGetCurrent(NULL), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuCtxGetDevice(&dev), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuCtxPopCurrent_v2(&popped), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuCtxCreate_v2(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuCtxCreate_v2(&a, 0x3, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuCtxCreate_v2(&a, 0x8000, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuCtxCreate_v2(&a, 0, 9), CUDA_ERROR_INVALID_DEVICE);
+	OK(cuCtxCreate_v2(&a, CU_CTX_SCHED_YIELD, 0));
+	OK(cuCtxCreate_v4(&b, NULL, 0, 1));
+	OK(cuCtxGetCurrent(&now));
+	TRUE(now == b);
+	OK(cuCtxGetDevice(&dev));
+	TRUE(dev == 1);
+	OK(cuCtxGetDevice_v2(&dev, a));
+	TRUE(dev == 0);
+	OK(cuCtxGetId(a, &id_a));
+	OK(cuCtxGetId(NULL, &id_b));
+	TRUE(id_a && id_b && id_a != id_b);
+	OK(cuCtxGetApiVersion(a, &version));
+	OK(cuCtxPopCurrent_v2(&popped));
+	TRUE(popped == b);
+	OK(cuCtxPushCurrent_v2(a));
+	OK(cuCtxSetCurrent(b));
+	OK(cuCtxPopCurrent_v2(NULL));
+	OK(cuCtxGetCurrent(&now));
+	TRUE(now == a);
+	EXPECT(cuCtxPushCurrent_v2((CUcontext)&a), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuCtxSetCurrent((CUcontext)&a), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuCtxDestroy_v2(NULL), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuCtxDestroy_v2(b));
+	EXPECT(cuCtxDestroy_v2(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EXPECT(cuCtxSetCurrent(b), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuCtxDestroy_v2(a));
+	OK(cuCtxGetCurrent(&now));
+	TRUE(now == NULL);
+}
+
+static void *use_destroyed(void *arg)
+{
+	CUcontext ctx = arg;
+	CUdeviceptr address;
+
+	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuCtxPushCurrent_v2(ctx));
+	OK(cuMemAlloc_v2(&address, 1));
+	OK(cuCtxDestroy_v2(ctx));
+	OK(cuCtxSetCurrent(NULL));
+	return NULL;
+}
+
+/* Another thread destroys what is current here. */
+static void destroyed_elsewhere(void)
+{
+	CUdeviceptr address;
+	CUcontext ctx;
+	pthread_t thread;
+
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	pthread_create(&thread, NULL, use_destroyed, ctx);
+	pthread_join(thread, NULL);
+	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EXPECT(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuCtxPopCurrent_v2(NULL));
+}
+
+static void primary(void)
+{
+	CUcontext a = NULL, b = NULL;
+	CUdeviceptr address;
+	unsigned flags;
+	int active;
+
+	EXPECT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_SPIN));
+	EXPECT(cuDevicePrimaryCtxSetFlags_v2(0, 0x8000), CUDA_ERROR_INVALID_VALUE);
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	TRUE(flags == CU_CTX_SCHED_SPIN && !active);
+	OK(cuDevicePrimaryCtxRetain(&a, 0));
+	OK(cuDevicePrimaryCtxRetain(&b, 0));
+	TRUE(a == b);
+	EXPECT(cuDevicePrimaryCtxRetain(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuDevicePrimaryCtxRetain(&b, 7), CUDA_ERROR_INVALID_DEVICE);
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	TRUE(active);
+	EXPECT(cuCtxDestroy_v2(a), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuCtxSetCurrent(a));
+	OK(cuCtxGetFlags(&flags));
+	TRUE(flags == CU_CTX_SCHED_SPIN);
+	OK(cuMemAlloc_v2(&address, 1));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	OK(cuMemFree_v2(address));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxRetain(&b, 0));
+	OK(cuMemAlloc_v2(&address, 1));
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	EXPECT(cuMemFree_v2(address), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	TRUE(!active);
+	EXPECT(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuCtxSetCurrent(NULL));
+}
+
+/* A context takes memory of the device, and what was allocated in it goes with it. */
+static void cost(void)
+{
+	CUcontext outer, inner;
+	CUdeviceptr address;
+	uint64_t before;
+	size_t value;
+
+	OK(cuCtxCreate_v2(&outer, 0, 0));
+	before = check_free_bytes();
+	TRUE(before == 1024 * MIB - CONTEXT_MIB * MIB);
+	OK(cuCtxCreate_v2(&inner, 0, 0));
+	TRUE(check_free_bytes() == before - CONTEXT_MIB * MIB);
+	OK(cuMemAlloc_v2(&address, 100 * MIB));
+	TRUE(check_free_bytes() == before - (CONTEXT_MIB + 100) * MIB);
+	OK(cuCtxDestroy_v2(inner));
+	TRUE(check_free_bytes() == before);
+	EXPECT(cuCtxGetLimit(&value, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH),
+	       CUDA_ERROR_UNSUPPORTED_LIMIT);
+	EXPECT(cuCtxGetLimit(&value, (CUlimit)99), CUDA_ERROR_INVALID_VALUE);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 16384));
+	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+	TRUE(value == 16384);
+	TRUE(check_free_bytes() == before);
+	OK(check_launch(check_kernel("empty"), NULL, NULL));
+	TRUE(check_free_bytes() == before - 2 * MIB - (16384 - 1024) * 2048ull * 2);
+	OK(cuCtxDestroy_v2(outer));
+}
+
+static void no_room(void)
+{
+	CUcontext ctx[32];
+	int made = 0;
+
+	while (made < 32 && cuCtxCreate_v2(&ctx[made], 0, 0) == CUDA_SUCCESS)
+		made++;
+	TRUE(made == 1024 / CONTEXT_MIB);
+	EXPECT(cuCtxCreate_v2(&ctx[made], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	while (made--)
+		OK(cuCtxDestroy_v2(ctx[made]));
+}
+
+/* A child of an initialised process has no driver, whatever it calls. */
+static int forked(void *arg)
+{
+	CUcontext ctx;
+	CUdeviceptr address;
+	int count;
+
+	(void)arg;
+	EXPECT(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuCtxGetCurrent(&ctx), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuArrayDestroy(NULL), CUDA_ERROR_NOT_INITIALIZED);
+	return 0;
+}
+
+static int stop_alloc;
+
+static void *alloc_in_loop(void *ctx)
+{
+	CUdeviceptr address;
+
+	OK(cuCtxSetCurrent(ctx));
+	while (!__atomic_load_n(&stop_alloc, __ATOMIC_ACQUIRE)) {
+		OK(cuMemAlloc_v2(&address, 4096));
+		OK(cuMemFree_v2(address));
+	}
+	return NULL;
+}
+
+/* Forks while another thread holds the driver's lock half of the time. */
+static void fork_in_use(void)
+{
+	pthread_t thread;
+	CUcontext ctx;
+
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	pthread_create(&thread, NULL, alloc_in_loop, ctx);
+	for (int i = 0; i < 20; i++)
+		TRUE(check_child(forked, NULL));
+	check_let_go(&stop_alloc);
+	pthread_join(thread, NULL);
+	OK(cuCtxDestroy_v2(ctx));
+}
+
+/* Before the parent has begun, a child may. */
+static int own_driver(void *arg)
+{
+	int count = 0;
+
+	(void)arg;
+	OK(cuInit(0));
+	OK(cuDeviceGetCount(&count));
+	return count == 2 ? 0 : 1;
+}
+
+int main(void)
+{
+	check_machine("count=2,mem=1g,context=64m,sms=2");
+	TRUE(check_child(own_driver, NULL));
+	OK(cuInit(0));
+	stack();
+	destroyed_elsewhere();
+	primary();
+	cost();
+	no_room();
+	fork_in_use();
+	return check_end();
+}

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "core/pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -36,6 +37,7 @@ void charge_init(const struct gpu_ops *ops)
 	state.s.ops = ops;
 	track_init();
 	handle_init();
+	pool_init();
 }
 
 void charge_begin(void)
@@ -70,12 +72,9 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
 	return bytes > UINT64_MAX - to ? UINT64_MAX : (bytes + to - 1) / to * to;
 }
 
-/*
- * Asks the card whether the overhead that is counted is still true. Nothing of the calling thread
- * is under way. False when it cannot be had.
- */
-static bool ask_card(struct dev dev)
+bool charge_ask_card(struct dev dev)
 {
+	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 	int64_t end_ns = 0;
 	int rc;
 
@@ -88,7 +87,7 @@ static bool ask_card(struct dev dev)
 			break;
 		clock_sleep_ns(ASK_NAP_NS);
 	}
-	return rc == 0;
+	return rc == 0 || has_pools;
 }
 
 /*
@@ -99,7 +98,7 @@ static int reserve(struct charge *c, uint64_t bytes)
 {
 	int rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 
-	if (rc == -EDQUOT && ask_card(c->dev))
+	if (rc == -EDQUOT && charge_ask_card(c->dev))
 		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		c->bytes = bytes;
@@ -244,7 +243,15 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
-/* The driver's figure, taken while nothing of this process was under way. */
+/* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */
+static uint64_t tracked(struct dev dev)
+{
+	if (state.s.ops->refresh)
+		state.s.ops->refresh(dev);
+	return track_physical(dev);
+}
+
+/* The driver's figure, taken while nothing of this process was under way and no pool changed. */
 static int sample(struct dev dev, uint64_t *out_driver_bytes, uint64_t *out_tracked_bytes)
 {
 	for (int tries = 0; tries < 3; tries++) {
@@ -253,11 +260,11 @@ static int sample(struct dev dev, uint64_t *out_driver_bytes, uint64_t *out_trac
 
 		if (before != atomic_load(&state.s.over))
 			continue;
+		*out_tracked_bytes = tracked(dev);
 		rc = state.s.ops->process_bytes(quota_uuid(dev), out_driver_bytes);
 		if (rc < 0)
 			return rc;
-		*out_tracked_bytes = track_physical(dev);
-		if (atomic_load(&state.s.begun) == before)
+		if (tracked(dev) == *out_tracked_bytes && atomic_load(&state.s.begun) == before)
 			return 0;
 	}
 	return -EAGAIN;
@@ -274,6 +281,9 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	/* One that began later has seen all that this one should, and perhaps more. */
 	if (number > state.s.used_sample[dev.v]) {
 		state.s.used_sample[dev.v] = number;
+		/* Destroyed pools give back by and by, and no call says so. */
+		if (tracked_bytes > driver_bytes)
+			pool_release_orphans(dev, tracked_bytes - driver_bytes);
 		quota_set_overhead(dev, kind,
 				   driver_bytes > tracked_bytes ? driver_bytes - tracked_bytes : 0);
 	}

@@ -41,6 +41,13 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
  */
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
 
+/*
+ * Before a refusal: has the pools give back what they do not use, and asks the card whether the
+ * overhead that is counted is still true. Nothing of the calling thread is under way. False when
+ * neither can be had; else it is worth another try.
+ */
+bool charge_ask_card(struct dev dev);
+
 /* The driver gave nothing, or has what it gave back. */
 void charge_cancel(struct charge *c);
 

@@ -3,6 +3,9 @@
  */
 #pragma once
 
+#include "core/device.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gpu_ops {
@@ -11,4 +14,13 @@ struct gpu_ops {
 	 * *out_bytes (0 when it holds none), -ENOTSUP when the driver cannot say, -EAGAIN when not now.
 	 */
 	int (*process_bytes)(const char *uuid, uint64_t *out_bytes);
+
+	/*
+	 * Has the memory pools of this process give back what they hold of the device and do not use.
+	 * True when there was a pool to ask. May be NULL.
+	 */
+	bool (*reclaim)(struct dev dev);
+
+	/* Settles what those pools hold now. May be NULL. */
+	void (*refresh)(struct dev dev);
 };

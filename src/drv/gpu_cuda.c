@@ -1,5 +1,6 @@
 #include "drv/gpu_cuda.h"
 
+#include "drv/gpu_pool.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 
@@ -7,7 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct gpu_ops gpu_cuda_ops = { .process_bytes = sample_nvml_process_bytes };
+const struct gpu_ops gpu_cuda_ops = {
+	.process_bytes = sample_nvml_process_bytes,
+	.reclaim = gpu_pool_reclaim,
+	.refresh = gpu_pool_refresh,
+};
 
 static bool device_uuid(CUdevice dev, char *out, size_t out_bytes)
 {

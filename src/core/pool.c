@@ -1,0 +1,228 @@
+#include "core/pool.h"
+
+#include "base/process.h"
+#include "base/tree.h"
+#include "core/quota.h"
+#include "core/track.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct pool {
+	RB_ENTRY(pool) entry;
+	const void *key;
+	struct dev dev;
+	uint64_t ticket; /* of the figure settled last */
+	uint64_t charged_bytes;
+	uint64_t pending_bytes; /* reservations of threads under way */
+	uint64_t used_bytes; /* of pending: already charged by another thread's figure */
+};
+
+RB_HEAD(pool_tree, pool);
+
+struct pool_state {
+	_Atomic uint64_t asked; /* atomic */
+	/* Orders the rest; taken before the quota's. Never held across a driver call. */
+	pthread_mutex_t mutex;
+	struct pool_tree pools;
+	uint64_t orphan_bytes[RATION_DEVICES];
+};
+PROCESS_STATE(pool_state, state);
+
+static int pool_compare(const struct pool *a, const struct pool *b)
+{
+	return (uintptr_t)a->key < (uintptr_t)b->key ? -1 : (uintptr_t)a->key > (uintptr_t)b->key;
+}
+
+RB_GENERATE_STATIC(pool_tree, pool, entry, pool_compare)
+
+void pool_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+/* mutex held. */
+static struct pool *find(const void *key)
+{
+	struct pool want = { .key = key };
+
+	return RB_FIND(pool_tree, &state.s.pools, &want);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+bool pool_enter(const void *key, struct dev dev)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (!pool) {
+		pool = calloc(1, sizeof(*pool));
+		if (pool) {
+			pool->key = key;
+			pool->dev = dev;
+			RB_INSERT(pool_tree, &state.s.pools, pool);
+		}
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return pool != NULL;
+}
+
+bool pool_device(const void *key, struct dev *out_dev)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool)
+		*out_dev = pool->dev;
+	pthread_mutex_unlock(&state.s.mutex);
+	return pool != NULL;
+}
+
+int pool_reserve(const void *key, uint64_t bytes)
+{
+	struct pool *pool;
+	int rc = -EDQUOT;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool)
+		rc = quota_reserve(pool->dev, QUOTA_DATA, bytes);
+	if (rc == 0)
+		pool->pending_bytes += bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+uint64_t pool_ask(void)
+{
+	return atomic_fetch_add(&state.s.asked, 1) + 1;
+}
+
+/* mutex held: this thread's reservation leaves; what another thread has not used of it is left. */
+static uint64_t take_reservation(struct pool *pool, uint64_t reserved_bytes)
+{
+	uint64_t used = least(pool->used_bytes, reserved_bytes);
+
+	pool->pending_bytes -= least(pool->pending_bytes, reserved_bytes);
+	pool->used_bytes -= used;
+	return reserved_bytes - used;
+}
+
+/* mutex held: charges `bytes` more, `own` of them reserved by this thread. 0 or -EDQUOT. */
+static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
+{
+	uint64_t borrowed;
+	int rc = 0;
+
+	if (bytes <= own) {
+		quota_release(pool->dev, QUOTA_DATA, own - bytes);
+	} else {
+		borrowed = least(bytes - own, pool->pending_bytes - pool->used_bytes);
+		pool->used_bytes += borrowed;
+		if (bytes > own + borrowed)
+			rc = quota_reserve(pool->dev, QUOTA_DATA, bytes - own - borrowed);
+		if (rc < 0)
+			bytes = own + borrowed;
+	}
+	pool->charged_bytes += bytes;
+	track_physical_add(pool->dev, (int64_t)bytes);
+	return rc;
+}
+
+int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes)
+{
+	struct pool *pool;
+	uint64_t own, less;
+	int rc = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (!pool)
+		goto out;
+	own = take_reservation(pool, reserved_bytes);
+	if (ticket < pool->ticket)
+		held_bytes = pool->charged_bytes;
+	else
+		pool->ticket = ticket;
+	if (held_bytes >= pool->charged_bytes) {
+		rc = charge_more(pool, held_bytes - pool->charged_bytes, own);
+	} else {
+		less = pool->charged_bytes - held_bytes;
+		pool->charged_bytes = held_bytes;
+		track_physical_add(pool->dev, -(int64_t)less);
+		quota_release(pool->dev, QUOTA_DATA, less + own);
+	}
+out:
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+void pool_cancel(const void *key, uint64_t reserved_bytes)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool)
+		quota_release(pool->dev, QUOTA_DATA, take_reservation(pool, reserved_bytes));
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void pool_destroyed(const void *key)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool) {
+		state.s.orphan_bytes[pool->dev.v] += pool->charged_bytes;
+		RB_REMOVE(pool_tree, &state.s.pools, pool);
+		free(pool);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void pool_release_orphans(struct dev dev, uint64_t bytes)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	bytes = least(bytes, state.s.orphan_bytes[dev.v]);
+	state.s.orphan_bytes[dev.v] -= bytes;
+	if (bytes) {
+		track_physical_add(dev, -(int64_t)bytes);
+		quota_release(dev, QUOTA_DATA, bytes);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+int pool_list(struct dev dev, const void **out_pools, int max)
+{
+	struct pool *pool;
+	int n = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	RB_FOREACH(pool, pool_tree, &state.s.pools)
+		if (pool->dev.v == dev.v && n < max)
+			out_pools[n++] = pool->key;
+	pthread_mutex_unlock(&state.s.mutex);
+	return n;
+}
+
+uint64_t pool_charged(const void *key)
+{
+	struct pool *pool;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	bytes = pool ? pool->charged_bytes : 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
+}

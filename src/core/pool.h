@@ -1,0 +1,63 @@
+/*
+ * Memory pools: a pool is charged by what the driver says it holds of the device, not by what was
+ * asked of it. That figure is known only after a call, and falls inside other calls
+ * (synchronisations), so it is asked for after each allocation and wherever it matters.
+ *
+ * An allocation that may make the pool grow reserves first; what the pool then really holds is
+ * settled against that reservation. Reservations of threads under way count for the pool together:
+ * one thread's figure may already hold another's growth.
+ *
+ * Thread safe; nothing here calls the driver.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Starts: fork children begin with nothing. */
+void pool_init(void);
+
+/*
+ * Makes the pool known, with nothing charged; does nothing to one that is known. Returns false
+ * where there is no memory for it.
+ */
+bool pool_enter(const void *pool, struct dev dev);
+
+/* The device of a known pool. */
+bool pool_device(const void *pool, struct dev *out_dev);
+
+/* Reserves `bytes` for a growth of the known pool. 0 or -EDQUOT. */
+int pool_reserve(const void *pool, uint64_t bytes);
+
+/*
+ * A number before the driver is asked for a pool's figure: an answer is dropped when one that was
+ * asked for later has been settled.
+ */
+uint64_t pool_ask(void);
+
+/*
+ * Settles: the driver says the pool holds `held_bytes`, and this thread had reserved
+ * `reserved_bytes` for it (0: none). 0, or -EDQUOT when it holds more than could be reserved; the
+ * caller gives memory back and settles again.
+ */
+int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes);
+
+/* As pool_settle() where the driver gave no figure: only the reservation goes. */
+void pool_cancel(const void *pool, uint64_t reserved_bytes);
+
+/*
+ * The pool was destroyed: what it holds stays charged, as the driver keeps it until its last
+ * allocation is freed, and goes by pool_release_orphans().
+ */
+void pool_destroyed(const void *pool);
+
+/* Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. */
+void pool_release_orphans(struct dev dev, uint64_t bytes);
+
+/* Known pools of the device, at most `max`: returns how many are in out_pools. */
+int pool_list(struct dev dev, const void **out_pools, int max);
+
+/* What is charged for the pool. */
+uint64_t pool_charged(const void *pool);

@@ -1,0 +1,26 @@
+/*
+ * Questions to the driver about memory pools. No call of these holds a lock of ours.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include "abi/cuda.h"
+
+/* The device whose current pool serves `stream`: the stream's; false when there is none. */
+bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord);
+
+/* What the pool holds of its device; false when the driver cannot say. */
+bool gpu_pool_held(CUmemoryPool pool, uint64_t *out_bytes);
+
+/* What the pool holds and has not given out; 0 when the driver cannot say. */
+uint64_t gpu_pool_room(CUmemoryPool pool);
+
+/* Asks for the figure of each known pool of the device and settles it. */
+void gpu_pool_refresh(struct dev dev);
+
+/*
+ * Has every known pool of the device give back what it does not use, as the driver does when the
+ * card is full, and settles. True when there was a pool.
+ */
+bool gpu_pool_reclaim(struct dev dev);

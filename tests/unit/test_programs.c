@@ -37,6 +37,19 @@ struct program {
 	bool is_mapped[SLOTS];
 };
 
+static struct {
+	struct program programs[THREADS];
+	CUcontext primary;
+	/*
+	 * Held to read by a thread in a step, to write by who forks, in a sanitizer's build: its
+	 * allocator may not be forked in the midst of a call.
+	 */
+	pthread_rwlock_t fork_lock;
+	/* What a watcher found; atomic. */
+	_Atomic bool is_over;
+	_Atomic uint64_t most_used, wrong_overhead;
+} world;
+
 static uint64_t pick(struct program *p, uint64_t below)
 {
 	return (uint64_t)rand_r(&p->seed) % below;
@@ -224,8 +237,13 @@ static void *run(void *arg)
 	struct program *p = arg;
 
 	model_set_current(p->ctx);
-	for (int i = 0; i < STEPS; i++)
+	for (int i = 0; i < STEPS; i++) {
+		if (BUILD_SANITIZED)
+			pthread_rwlock_rdlock(&world.fork_lock);
 		step(p);
+		if (BUILD_SANITIZED)
+			pthread_rwlock_unlock(&world.fork_lock);
+	}
 	return NULL;
 }
 
@@ -248,14 +266,6 @@ static void check_books(void)
 	CHECK_EQ(quota_used(dev0), quota_held(dev0, QUOTA_DATA) + overhead());
 	CHECK_EQ(track_physical(dev0), books.blocks_bytes + books.handles_bytes);
 }
-
-static struct {
-	struct program programs[THREADS];
-	CUcontext primary;
-	/* What a watcher found; atomic. */
-	_Atomic bool is_over;
-	_Atomic uint64_t most_used, wrong_overhead;
-} world;
 
 /* Never above the limit; and contexts that stay cost the same whatever else goes on. */
 static void *watch(void *arg)
@@ -280,6 +290,7 @@ static void begin(const char *region, const char *limit, uint64_t card_bytes)
 {
 	/* Refusals are what this is about: they are not said. */
 	log_set_level((enum log_level)(LOG_ERROR - 1));
+	pthread_rwlock_init(&world.fork_lock, NULL);
 	model_start(card_bytes);
 	model_join(region, limit);
 	CHECK(hook_cuDevicePrimaryCtxRetain(&world.primary, 0) == CUDA_SUCCESS);
@@ -383,13 +394,18 @@ static void fork_some(void)
 {
 	for (int i = 0; i < 6; i++) {
 		int status;
-		pid_t pid = fork();
+		pid_t pid;
 
+		if (BUILD_SANITIZED)
+			pthread_rwlock_wrlock(&world.fork_lock);
+		pid = fork();
 		CHECK(pid >= 0);
 		if (pid == 0) {
 			be_child();
 			_exit(0);
 		}
+		if (BUILD_SANITIZED)
+			pthread_rwlock_unlock(&world.fork_lock);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		CHECK_EQ(status, 0);
 	}

@@ -14,6 +14,7 @@ static void share(struct dev dev, size_t *inout_free_bytes, size_t *inout_total_
 
 	if (limit == 0)
 		return;
+	quota_settle(dev);
 	*inout_total_bytes = least(*inout_total_bytes, limit);
 	*inout_free_bytes = least(*inout_free_bytes, quota_left(dev));
 }

@@ -35,6 +35,17 @@ def test_other_processes_of_the_tenant_count(place):
     other.go().end()
 
 
+def test_what_a_dead_process_held_is_free(place):
+    """In the very first look after its end, by NVML alone and by the driver."""
+    place.settings["RATION_MEM"] = "512m"
+    place.run("process", "kill-me", status=-9)
+    assert place.charged() == CONTEXT + 100 * MIB
+    assert place.run("views", "nvml").values["nvml1.used"] == 0
+    place.run("process", "kill-me", status=-9)
+    values = place.start("views", "all", 10).await_word("said").go().end().values
+    check_one_story(values, 512 * MIB, CONTEXT + 10 * MIB)
+
+
 def test_what_is_free_can_be_had(place):
     place.run("views", "free", RATION_MEM=CONTEXT + 64 * MIB)
 

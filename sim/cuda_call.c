@@ -26,6 +26,14 @@ static struct {
 	bool started;
 } driver = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+/* The thread runs a host function in a stream, which must not call the driver. */
+static __thread bool in_host_function;
+
+void cuda_call_forbid(bool is_forbidden)
+{
+	in_host_function = is_forbidden;
+}
+
 static struct alive *alive_page(void)
 {
 	struct alive *page = atomic_load_explicit(&driver.alive, memory_order_acquire);
@@ -134,6 +142,8 @@ CUresult cuda_call_begin(enum cuda_id id)
 
 	if (!cuda_call_is_ready())
 		return CUDA_ERROR_NOT_INITIALIZED;
+	if (in_host_function)
+		return CUDA_ERROR_NOT_PERMITTED;
 	res = cuda_fault_hit(id);
 	if (res != CUDA_SUCCESS)
 		return res;

@@ -47,6 +47,9 @@ CUresult cuda_call_begin_context(enum cuda_id id, struct CUctx_st **out_ctx);
 /* Ends a call that was begun: drops the lock, returns `res`. */
 CUresult cuda_call_end(CUresult res);
 
+/* From now on the calling thread's calls answer CUDA_ERROR_NOT_PERMITTED, or do so no more. */
+void cuda_call_forbid(bool is_forbidden);
+
 /* The driver's lock, for workers and waits. */
 void cuda_call_lock(void);
 void cuda_call_unlock(void);

@@ -10,6 +10,7 @@
 #include "cuda_module.h"
 #include "cuda_pool.h"
 #include "cuda_stream.h"
+#include "cuda_work.h"
 
 enum { STACK_DEPTH = 128, CONTEXT_FLAGS = 0xff };
 
@@ -90,6 +91,10 @@ CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags)
 {
 	const struct machine_device *d = cuda_device_get(dev);
 
+	while (ctx->is_stopping)
+		cuda_work_wait();
+	if (ctx->is_alive)
+		return CUDA_SUCCESS;
 	if (machine_take(ctx->index, d->context_bytes) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ctx->legacy = cuda_stream_new(ctx, 0, 0, STREAM_LEGACY);
@@ -116,8 +121,9 @@ CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags)
 
 void cuda_context_stop(struct CUctx_st *ctx)
 {
-	cuda_stream_drain(ctx);
 	ctx->is_alive = false;
+	ctx->is_stopping = true;
+	cuda_stream_drain(ctx);
 	ctx->legacy = NULL;
 	cuda_stream_delete_all(ctx);
 	cuda_event_delete_all(ctx);
@@ -128,6 +134,8 @@ void cuda_context_stop(struct CUctx_st *ctx)
 		cuda_pool_empty_device(ctx->dev);
 		machine_set_context(ctx->index, false);
 	}
+	ctx->is_stopping = false;
+	cuda_work_changed();
 }
 
 static CUresult push(struct CUctx_st *ctx)

@@ -22,10 +22,11 @@ struct CUctx_st {
 	/* the driver's lock */
 	uint64_t id; /* new for every life of a primary context */
 	bool is_alive;
-	int references; /* retains of a primary context, attaches of another */
+	bool is_stopping; /* a thread is ending it and may have dropped the lock */
+	int references;   /* retains of a primary context, attaches of another */
 	unsigned flags, api_version;
-	CUresult error;       /* sticky: what every call answers from then on */
-	uint64_t peers;       /* ordinals whose memory this context may reach */
+	CUresult error; /* sticky: what every call answers from then on */
+	uint64_t peers; /* ordinals whose memory this context may reach; the map's lock as well */
 	uint64_t last_ticket; /* number of the last work submitted */
 	size_t limit[CONTEXT_LIMITS];
 	uint64_t local_bytes; /* device memory taken for local memory */
@@ -46,10 +47,11 @@ CUresult cuda_context_current_any(struct CUctx_st **out_ctx);
 /* CUDA_SUCCESS when `ctx` is a living context. */
 CUresult cuda_context_check(struct CUctx_st *ctx);
 
-/* Brings a context to life on `dev`: takes its memory, makes its streams. */
+/* Brings a context to life on `dev`: takes its memory, makes its streams. One that another thread is
+ * just ending is waited for. */
 CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags);
 
-/* Waits for its work and gives all its resources back. */
+/* It is gone at once; waits for its work and gives all its resources back. */
 void cuda_context_stop(struct CUctx_st *ctx);
 
 /* An unborn context on the list of all. NULL when host memory is out. */

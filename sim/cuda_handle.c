@@ -117,7 +117,7 @@ static int make_file(const struct cuda_handle *h)
 	int fd;
 
 	(void)snprintf(name, sizeof(name), FILE_PREFIX "%s", uuid);
-	fd = memfd_create(name, MFD_CLOEXEC);
+	fd = cuda_heap_file_new(name);
 	if (fd < 0)
 		return -1;
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < h->size_bytes) {
@@ -317,7 +317,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_handle
 		return cuda_call_end(res);
 	h.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	h.prop.requestedHandleTypes = type;
-	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	if (h.fd < 0)
 		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
 	res = publish(&h, out_handle);

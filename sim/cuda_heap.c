@@ -1,6 +1,7 @@
 #include "cuda_heap.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,6 +25,18 @@ static struct heap *get(int index)
 	return &heaps[index == HEAP_HOST ? MACHINE_DEVICES : index];
 }
 
+int cuda_heap_file_new(const char *name)
+{
+	int low = memfd_create(name, MFD_CLOEXEC);
+	int fd;
+
+	if (low < 0 || low > STDERR_FILENO)
+		return low;
+	fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(low);
+	return fd;
+}
+
 /* A file of this size, or -1 where a file size limit forbids it (it would also send SIGXFSZ). */
 static int make_file(uint64_t size_bytes)
 {
@@ -32,7 +45,7 @@ static int make_file(uint64_t size_bytes)
 
 	if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < size_bytes)
 		return -1;
-	fd = memfd_create("sim-heap", MFD_CLOEXEC);
+	fd = cuda_heap_file_new("sim-heap");
 	if (fd >= 0 && ftruncate(fd, (off_t)size_bytes) != 0) {
 		close(fd);
 		return -1;

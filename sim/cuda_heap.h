@@ -27,6 +27,10 @@ int cuda_heap_alias(uint64_t address, uint64_t size_bytes, uint64_t target);
  * process was not allowed a file of that size. */
 int cuda_heap_file(int index, uint64_t address, int *out_fd, uint64_t *out_offset);
 
+/* An empty file without a path, never descriptor 0, 1 or 2: a program that closed them writes there.
+ * -1 when there is none to be had. */
+int cuda_heap_file_new(const char *name);
+
 /* True when `address` lies in a window. */
 bool cuda_heap_contains(uint64_t address);
 

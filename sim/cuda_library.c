@@ -106,13 +106,15 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	cuda_object_remove(library);
 	for (struct CUctx_st *ctx = cuda_context_first(); ctx; ctx = ctx->next) {
 		struct CUmod_st *module;
 
 		if (!ctx->is_alive || !cuda_module_is_loaded(library, ctx))
 			continue;
 		cuda_stream_drain(ctx);
-		if (cuda_module_of(library, ctx, &module) == CUDA_SUCCESS)
+		if (cuda_module_is_loaded(library, ctx) &&
+		    cuda_module_of(library, ctx, &module) == CUDA_SUCCESS)
 			cuda_module_delete(module);
 	}
 	delete_library(library);

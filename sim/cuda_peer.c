@@ -1,6 +1,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "cuda_range.h"
 
 /* Starts a call about two devices. */
 static CUresult begin(enum cuda_id id, const void *out, CUdevice dev, CUdevice peer)
@@ -75,7 +76,9 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return cuda_call_end(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 	if (ctx->peers >> peer->dev & 1)
 		return cuda_call_end(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+	cuda_range_lock_alone();
 	ctx->peers |= (uint64_t)1 << peer->dev;
+	cuda_range_unlock();
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
@@ -88,6 +91,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer)
 		return res;
 	if (!(ctx->peers >> peer->dev & 1))
 		return cuda_call_end(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+	cuda_range_lock_alone();
 	ctx->peers &= ~((uint64_t)1 << peer->dev);
+	cuda_range_unlock();
 	return cuda_call_end(CUDA_SUCCESS);
 }

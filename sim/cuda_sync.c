@@ -164,10 +164,12 @@ static CUresult run_host(struct cuda_work *work, struct CUctx_st *ctx, struct cu
 {
 	(void)ctx;
 	(void)turn;
+	cuda_call_forbid(true);
 	if (work->host.callback)
 		work->host.callback(work->host.stream, CUDA_SUCCESS, work->host.data);
 	else
 		work->host.fn(work->host.data);
+	cuda_call_forbid(false);
 	return CUDA_SUCCESS;
 }
 

@@ -188,7 +188,6 @@ static int start_worker(struct CUstream_st *stream)
 	sigfillset(&all);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, 256 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = pthread_create(&thread, &attr, worker, stream);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

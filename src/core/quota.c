@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct quota_state {
 	/* Constant after quota_init(). */
 	struct region *region;
 	unsigned slot;
+	_Atomic bool has_left; /* the monitors see the slot free; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	/* mutex */
@@ -55,6 +57,8 @@ static void mirror(int d, bool grows)
 	uint64_t total = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
 	struct hami_used *used;
 
+	if (atomic_load_explicit(&state.s.has_left, memory_order_relaxed))
+		return;
 	store(&state.s.region->own->slots[state.s.slot].used_bytes[d], total);
 	if (d >= HAMI_DEVICES)
 		return;
@@ -140,6 +144,24 @@ uint64_t quota_held(struct dev dev, enum quota_kind kind)
 	bytes = state.s.held_bytes[dev.v][kind];
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
+}
+
+void quota_settle(struct dev dev)
+{
+	uint64_t own_bytes = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		own_bytes += state.s.held_bytes[dev.v][kind];
+	pthread_mutex_unlock(&state.s.mutex);
+	/* Alone there is nobody to look for. */
+	if (quota_used(dev) != own_bytes)
+		slot_reap(state.s.region, (int)state.s.slot);
+}
+
+void quota_leave(void)
+{
+	atomic_store(&state.s.has_left, true);
 }
 
 uint64_t quota_used(struct dev dev)

@@ -35,6 +35,15 @@ void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes);
 /* What this process holds of that kind. */
 uint64_t quota_held(struct dev dev, enum quota_kind kind);
 
+/*
+ * Takes off what dead processes held on a device, before it is shown. Their end alone changes
+ * nothing: the sum is right again at the next reservation that would pass the limit.
+ */
+void quota_settle(struct dev dev);
+
+/* The process is about to end: from now on the monitors are shown nothing of it. */
+void quota_leave(void);
+
 /* The tenant's sum and its limit (0: none) on a device. */
 uint64_t quota_used(struct dev dev);
 uint64_t quota_limit(struct dev dev);

@@ -40,6 +40,14 @@ static bool device_uuid(CUdevice dev, char *out, size_t out_bytes)
 	return true;
 }
 
+bool gpu_cuda_ready(void)
+{
+	int count;
+
+	return !real.cuDeviceGetCount ||
+	       real.cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED;
+}
+
 int gpu_cuda_devices(struct device_info *out, int max)
 {
 	int count = 0, n = 0;

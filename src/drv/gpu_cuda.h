@@ -6,6 +6,9 @@
 #include "core/device.h"
 #include "core/gpu_ops.h"
 
+/* False before cuInit, and in a fork child of a process that called it. */
+bool gpu_cuda_ready(void);
+
 /*
  * The devices with this process's CUDA ordinals, in their order; the driver is initialised. Returns
  * how many there are (never more than max), or -ENODEV.

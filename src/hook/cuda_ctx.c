@@ -1,6 +1,8 @@
 /* Contexts: what they cost, and what goes with them. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/sys.h"
 #include "base/units.h"
 #include "core/track.h"
 #include "drv/gpu_cuda.h"
@@ -10,17 +12,23 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+/* A context takes a tenth of a second; some cards are woken up first. */
+#define MAKER_WAIT_NS (5 * NSEC_PER_SEC)
+
 struct context_state {
 	/* The primary context of each device, as retained last; atomic. */
 	_Atomic(const void *) primary[RATION_DEVICES];
+	/* The thread that makes the primary context of each device, 0: none; a futex. */
+	_Atomic unsigned maker_tid[RATION_DEVICES];
 };
 PROCESS_STATE(context_state, state);
 
 /* A context under way: from "may I" to "it is mine". */
 struct making {
 	struct dev dev;
+	bool is_maker; /* of the primary context: lets the next one look when it is over */
 	uint64_t expected_bytes; /* reserved: what one was seen to cost; 0 = not known yet */
-	uint64_t before_bytes; /* overhead of this process before it */
+	uint64_t before_bytes;   /* overhead of this process before it */
 };
 
 static uint64_t overhead_bytes(struct dev dev)
@@ -30,23 +38,26 @@ static uint64_t overhead_bytes(struct dev dev)
 
 static CUresult too_small(struct dev dev, uint64_t context_bytes)
 {
-	log_error("device %d (%.12s): a context needs %llu MiB and the limit leaves %llu of %llu MiB",
-		  dev.v, quota_uuid(dev), (unsigned long long)((context_bytes + MIB - 1) / MIB),
-		  (unsigned long long)(quota_left(dev) / MIB),
-		  (unsigned long long)(quota_limit(dev) / MIB));
+	log_error(
+		"device %d (%.12s): a context needs %llu MiB and the limit leaves %llu of %llu MiB",
+		dev.v, quota_uuid(dev), (unsigned long long)((context_bytes + MIB - 1) / MIB),
+		(unsigned long long)(quota_left(dev) / MIB),
+		(unsigned long long)(quota_limit(dev) / MIB));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Reserves what a context was last seen to cost. */
-static enum enter begin(struct making *m, CUdevice ord, CUresult *out_res)
+static void over(struct making *m)
 {
-	enum enter what = enter_ordinal(ord, &m->dev);
+	if (!m->is_maker)
+		return;
+	atomic_store(&state.s.maker_tid[m->dev.v], 0);
+	sys_futex_wake_all(&state.s.maker_tid[m->dev.v]);
+	m->is_maker = false;
+}
 
-	if (what == ENTER_REFUSE)
-		*out_res = enter_refusal();
-	if (what != ENTER_CHARGE)
-		return what;
-	process_wipe_on_fork(&state, sizeof(state));
+/* Reserves what a context was last seen to cost. */
+static enum enter reserve(struct making *m, CUresult *out_res)
+{
 	m->before_bytes = overhead_bytes(m->dev);
 	m->expected_bytes = quota_counts_contexts() ?
 				    __atomic_load_n(&quota_device(m->dev)->context_bytes,
@@ -54,6 +65,7 @@ static enum enter begin(struct making *m, CUdevice ord, CUresult *out_res)
 				    0;
 	if (m->expected_bytes &&
 	    quota_reserve(m->dev, QUOTA_CONTEXT, m->expected_bytes) == -EDQUOT) {
+		over(m);
 		*out_res = too_small(m->dev, m->expected_bytes);
 		return ENTER_REFUSE;
 	}
@@ -61,10 +73,65 @@ static enum enter begin(struct making *m, CUdevice ord, CUresult *out_res)
 	return ENTER_CHARGE;
 }
 
+static enum enter enter(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what = enter_ordinal(ord, &m->dev);
+
+	m->is_maker = false;
+	if (what == ENTER_REFUSE)
+		*out_res = enter_refusal();
+	if (what == ENTER_CHARGE)
+		process_wipe_on_fork(&state, sizeof(state));
+	return what;
+}
+
+static enum enter begin(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what = enter(m, ord, out_res);
+
+	return what == ENTER_CHARGE ? reserve(m, out_res) : what;
+}
+
+/*
+ * Becomes the one thread that makes the primary context, so that two do not reserve for one. Gives
+ * up on it after a time, and in a signal handler that interrupted the maker.
+ */
+static bool become_maker(struct dev dev)
+{
+	_Atomic unsigned *maker_tid = &state.s.maker_tid[dev.v];
+	unsigned me = (unsigned)sys_gettid(), owner;
+	int64_t end_ns = clock_now_ns() + MAKER_WAIT_NS;
+
+	for (;;) {
+		owner = 0;
+		if (atomic_compare_exchange_strong(maker_tid, &owner, me))
+			return true;
+		if (owner == me || clock_now_ns() >= end_ns)
+			return false;
+		sys_futex_wait(maker_tid, owner, 100 * NSEC_PER_MSEC);
+	}
+}
+
+/* As begin() for the primary context; ENTER_FORWARD when it is there. */
+static enum enter begin_primary(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what = enter(m, ord, out_res);
+
+	if (what != ENTER_CHARGE)
+		return what;
+	m->is_maker = become_maker(m->dev);
+	if (gpu_cuda_primary_active((struct cuda_ord){ ord })) {
+		over(m);
+		return ENTER_FORWARD;
+	}
+	return reserve(m, out_res);
+}
+
 static void give_up(struct making *m)
 {
 	charge_over();
 	quota_release(m->dev, QUOTA_CONTEXT, m->expected_bytes);
+	over(m);
 }
 
 /*
@@ -235,12 +302,13 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 	uint64_t cost_bytes;
 	struct making m;
 	CUresult res;
+	int rc;
 
 	if (!ENTER_HAS(cuDevicePrimaryCtxRetain))
 		return enter_missing();
 	/* Only the first reference makes the context. */
 	if (out_ctx && !gpu_cuda_primary_active((struct cuda_ord){ ord }))
-		what = begin(&m, ord, &res);
+		what = begin_primary(&m, ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
 	res = real.cuDevicePrimaryCtxRetain(out_ctx, ord);
@@ -251,11 +319,13 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		return res;
 	}
 	atomic_store(&state.s.primary[m.dev.v], *out_ctx);
-	if (finish(&m, &cost_bytes) == 0)
-		return CUDA_SUCCESS;
-	release_primary(ord);
-	charge_reconcile(m.dev, QUOTA_CONTEXT);
-	return too_small(m.dev, cost_bytes);
+	rc = finish(&m, &cost_bytes);
+	if (rc < 0) {
+		release_primary(ord);
+		charge_reconcile(m.dev, QUOTA_CONTEXT);
+	}
+	over(&m);
+	return rc < 0 ? too_small(m.dev, cost_bytes) : CUDA_SUCCESS;
 }
 
 /* Release and reset of a primary context: gone only if the driver says so afterwards. */
@@ -293,9 +363,8 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice ord)
 
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice ord)
 {
-	return ENTER_HAS(cuDevicePrimaryCtxReset) ?
-		       end_primary(real.cuDevicePrimaryCtxReset, ord) :
-		       enter_missing();
+	return ENTER_HAS(cuDevicePrimaryCtxReset) ? end_primary(real.cuDevicePrimaryCtxReset, ord) :
+						    enter_missing();
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice ord)

@@ -14,6 +14,7 @@ static void share(struct dev dev, size_t *inout_free_bytes, size_t *inout_total_
 
 	if (limit == 0)
 		return;
+	quota_settle(dev);
 	*inout_total_bytes = least(*inout_total_bytes, limit);
 	*inout_free_bytes = least(*inout_free_bytes, quota_left(dev));
 }
@@ -26,16 +27,17 @@ static bool current_device(struct dev *out_dev)
 	return init_is_member() && gpu_cuda_current(&ord, &ctx) && device_by_ordinal(ord, out_dev);
 }
 
-/* NULL outputs are the driver's to accept: it does (docs/real-gpu.md). */
+/* Whether an output may be NULL is the driver's to say. */
 CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 {
-	size_t free_bytes, total_bytes;
+	size_t free_bytes = 0, total_bytes = 0;
 	struct dev dev;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo_v2))
 		return enter_missing();
-	res = real.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+	res = real.cuMemGetInfo_v2(out_free_bytes ? &free_bytes : NULL,
+				   out_total_bytes ? &total_bytes : NULL);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (current_device(&dev))
@@ -50,14 +52,14 @@ CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 /* The form of CUDA 3: 32 bits, saturated as the driver does. */
 CUresult hook_cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total_bytes)
 {
-	unsigned int free32, total32;
+	unsigned int free32 = 0, total32 = 0;
 	size_t free_bytes, total_bytes;
 	struct dev dev;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo))
 		return enter_missing();
-	res = real.cuMemGetInfo(&free32, &total32);
+	res = real.cuMemGetInfo(out_free_bytes ? &free32 : NULL, out_total_bytes ? &total32 : NULL);
 	if (res != CUDA_SUCCESS)
 		return res;
 	free_bytes = free32;

@@ -40,8 +40,10 @@ static struct {
 /* At a normal exit the monitors see the slot free at once; its bytes go at the next reap. */
 static void leave(void)
 {
-	if (atomic_load(&process.s.state) == INIT_MEMBER)
-		slot_vacate(&process.s.region[1], &process.s.slot);
+	if (atomic_load(&process.s.state) != INIT_MEMBER)
+		return;
+	quota_leave();
+	slot_vacate(&process.s.region[1], &process.s.slot);
 }
 
 /* A setuid program follows nobody's environment. */

@@ -5,6 +5,7 @@
  * library or from this one gets the real function's answer. That is seen by the return address, so
  * this file is compiled without tail calls: a jump to the real function would lose it.
  */
+#include "core/quota.h"
 #include "hook/init.h"
 #include "hook/lookup.h"
 
@@ -23,6 +24,21 @@ static int device_of(nvmlDevice_t dev)
 	return region_find_device(init_region()->own, uuid);
 }
 
+static uint64_t used_bytes(const struct region *region, int d)
+{
+	return __atomic_load_n(&region->own->accounts[d].total_bytes, __ATOMIC_RELAXED);
+}
+
+/* What the tenant's living processes hold. */
+static uint64_t settled_bytes(struct region *region, int d)
+{
+	if (init_is_member())
+		quota_settle((struct dev){ d });
+	else if (used_bytes(region, d) > 0)
+		slot_reap(region, -1);
+	return used_bytes(region, d);
+}
+
 /* True with the tenant's figures when a limit is in force on the device. */
 static bool share(nvmlDevice_t dev, uint64_t physical_bytes, uint64_t *out_total_bytes,
 		  uint64_t *out_used_bytes)
@@ -38,7 +54,7 @@ static bool share(nvmlDevice_t dev, uint64_t physical_bytes, uint64_t *out_total
 	limit = d < 0 ? 0 : region_limit(region->hami, region->own, d);
 	if (limit == 0)
 		return false;
-	used = __atomic_load_n(&region->own->accounts[d].total_bytes, __ATOMIC_RELAXED);
+	used = settled_bytes(region, d);
 	*out_total_bytes = limit < physical_bytes ? limit : physical_bytes;
 	*out_used_bytes = used < *out_total_bytes ? used : *out_total_bytes;
 	return true;

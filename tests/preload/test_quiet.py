@@ -130,12 +130,6 @@ def test_the_library_is_replaced_while_it_runs(place):
     program.go().end()
 
 
-# field fault 90: signal handlers of the program were replaced
-def test_signal_handlers_are_left_alone(place):
-    values = place.run("process", "signals", RATION_MEM="256m").lines
-    assert values == ["before: same", "after: same", "usr1 1 usr2 1 term 1"]
-
-
 # field fault 137, 32: checked over all symbols by tests/lint/check-library
 def test_no_symbol_of_glibc_s_own(place):
     out = subprocess.run(["nm", "-D", "--undefined-only", LIBRARY], capture_output=True, text=True,

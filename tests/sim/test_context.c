@@ -145,6 +145,33 @@ static void cost(void)
 	OK(cuCtxDestroy_v2(outer));
 }
 
+static void *retain_and_reset(void *arg)
+{
+	CUcontext ctx;
+
+	(void)arg;
+	for (int i = 0; i < 100; i++) {
+		OK(cuDevicePrimaryCtxRetain(&ctx, 1));
+		OK(cuDevicePrimaryCtxReset_v2(1));
+	}
+	return NULL;
+}
+
+/* Threads that end and begin the same context do not meet in the middle. */
+static void reset_race(void)
+{
+	pthread_t thread[3];
+	CUcontext ctx;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&thread[i], NULL, retain_and_reset, NULL);
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	OK(cuCtxCreate_v2(&ctx, 0, 1));
+	TRUE(check_free_bytes() == (1024 - CONTEXT_MIB) * MIB);
+	OK(cuCtxDestroy_v2(ctx));
+}
+
 static void no_room(void)
 {
 	CUcontext ctx[32];
@@ -226,6 +253,7 @@ int main(void)
 	primary();
 	cost();
 	no_room();
+	reset_race();
 	fork_in_use();
 	return check_end();
 }

@@ -167,9 +167,20 @@ static void callback(CUstream stream, CUresult status, void *arg)
 	note(arg);
 }
 
+/* A call from a host function would wait for itself. */
+static void call_from_stream(void *arg)
+{
+	*(CUresult *)arg = cuCtxSynchronize();
+}
+
 static void host_functions(void)
 {
+	CUresult inner = CUDA_SUCCESS;
 	int count = 0;
+
+	OK(cuLaunchHostFunc(NULL, call_from_stream, &inner));
+	OK(cuStreamSynchronize(NULL));
+	TRUE(inner == CUDA_ERROR_NOT_PERMITTED);
 
 	OK(cuLaunchHostFunc(NULL, note, &count));
 	OK(cuStreamAddCallback(NULL, callback, &count, 0));

@@ -228,6 +228,9 @@ static int look_at_execed(void *arg)
 	}
 	if (machine_open())
 		return 1;
+	/* The new name is to be seen a moment before the old files are closed. */
+	for (int tries = 0; tries < 60000 && machine_used(0); tries++)
+		usleep(1000);
 	is_execed = is_execed && !machine_used(0);
 	place_kill(pid);
 	return is_execed ? 0 : 2;

@@ -21,7 +21,7 @@ struct member {
 /* UUID of device `d` of the tests. */
 static inline const char *member_uuid(int d)
 {
-	static char text[RATION_UUID_BYTES];
+	static __thread char text[RATION_UUID_BYTES];
 
 	snprintf(text, sizeof(text), "GPU-%08x-2222-3333-4444-555555555555", (unsigned)d);
 	return text;

@@ -1,0 +1,84 @@
+"""Contexts, modules and handles: charged while they are there, given back with their end."""
+import re
+
+import pytest
+
+from conftest import BUILD, CONTEXT, MIB, OUT_OF_MEMORY
+
+
+def test_what_ends_with_a_context(place):
+    program = place.start("context", "ends", RATION_MEM="512m").await_word("end")
+    assert place.truth() == {}
+    program.go().end()
+
+
+# field fault 23: charged though it failed, given back though references were left
+def test_references_of_the_primary_context(place):
+    ours = place.run("context", "references", RATION_MEM="512m")
+    assert ours.lines == ["once more 201"]
+
+
+# field fault 23: two threads charged twice, so one was refused
+@pytest.mark.parametrize("driver", ["sim", "preload/slow"])
+def test_the_primary_context_from_threads_at_once(place, driver):
+    place.settings["LD_LIBRARY_PATH"] = f"{BUILD / driver}:{BUILD / 'sim'}"
+    place.run("context", "together", RATION_MEM=CONTEXT + 8 * MIB)
+
+
+def test_every_form_of_create(place):
+    program = place.start("context", "forms", RATION_MEM=4 * CONTEXT + 8 * MIB).await_word("look")
+    assert place.truth() == {program.pid: 4 * CONTEXT}
+    done = program.go().end()
+    # The one that has never seen a context makes it and takes it back; all are told what is wrong.
+    assert "a context needs 64 MiB and the limit leaves" in done.err
+
+
+def test_odd_arguments(place):
+    ours = place.run("context", "odd", RATION_MEM="512m")
+    assert ours.lines == place.run("context", "odd", preload=()).lines
+
+
+# field fault 87: the library made a context before the program did
+def test_no_context_is_made_for_the_program(place):
+    assert place.run("context", "untouched", RATION_MEM="512m").lines == \
+        place.run("context", "untouched", preload=()).lines == ["active 0", "active 1, flags 2"]
+
+
+# field fault 19: memory that no allocation call shows
+def test_modules(place):
+    program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB).await_word("look")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().end()
+
+
+# field fault 14: the limit was below what a context takes, and the program got "invalid argument"
+@pytest.mark.parametrize("limit", ["1m", "63m"])
+def test_a_limit_below_a_context(place, limit):
+    for _ in range(2):
+        done = place.run("quota", "hold", 1, RATION_MEM=limit, status=1, err=None)
+        line = done.err.splitlines()[0]
+        assert re.search(r"a context needs 64 MiB and the limit leaves \d+ of \d+ MiB", line)
+        assert f"cuDevicePrimaryCtxRetain(&ctx, 0): {OUT_OF_MEMORY}" in done.err
+    assert place.charged() == 0 and place.truth() == {}
+
+
+@pytest.mark.parametrize("case", ["order", "alias", "several"])
+def test_handles_and_mappings(place, case):
+    program = place.start("vmm", case, RATION_MEM="512m")
+    if case == "alias":
+        program.await_word("look")
+        assert place.truth() == {program.pid: place.charged()}
+        program.go()
+    program.await_word("end")
+    assert place.truth() == {program.pid: CONTEXT}
+    program.go().end()
+
+
+@pytest.mark.parametrize("case", ["host", "survives"])
+def test_more_of_handles(place, case):
+    place.run("vmm", case, RATION_MEM="512m")
+
+
+def test_handles_of_another_device(place):
+    place.sim["count"] = 2
+    place.run("vmm", "other-device", RATION_MEM="0:512m,1:32m")

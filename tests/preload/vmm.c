@@ -1,0 +1,195 @@
+/*
+ * Physical memory by handle: it is charged while a reference to the handle or a mapping is left.
+ * Which case does what is said at it.
+ */
+#include "client.h"
+#include "client_take.h"
+
+enum { PIECE = 4 << 20 };
+
+static const CUmemAllocationProp on_device = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+};
+
+static void charged_is(uint64_t bytes)
+{
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + bytes);
+}
+
+static CUmemGenericAllocationHandle create(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	OK(cuMemCreate(&handle, PIECE, &on_device, 0));
+	return handle;
+}
+
+static CUdeviceptr reserve(uint64_t pieces)
+{
+	CUdeviceptr address;
+
+	OK(cuMemAddressReserve(&address, pieces * PIECE, 0, 0, 0));
+	return address;
+}
+
+/* order: handle first or mapping first: the memory goes with the last of the two. */
+static void order(int argc, char **argv)
+{
+	CUdeviceptr address;
+	CUmemGenericAllocationHandle handle;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	address = reserve(1);
+	handle = create();
+	charged_is(PIECE);
+	OK(cuMemMap(address, PIECE, 0, handle, 0));
+	charged_is(PIECE);
+	OK(cuMemRelease(handle));
+	charged_is(PIECE);
+	OK(cuMemUnmap(address, PIECE));
+	charged_is(0);
+	handle = create();
+	OK(cuMemMap(address, PIECE, 0, handle, 0));
+	OK(cuMemUnmap(address, PIECE));
+	charged_is(PIECE);
+	OK(cuMemRelease(handle));
+	charged_is(0);
+	client_pause("end");
+}
+
+/* alias: one handle at two addresses, and once more by its address. */
+static void alias(int argc, char **argv)
+{
+	CUmemGenericAllocationHandle handle, again;
+	CUdeviceptr address;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	address = reserve(2);
+	handle = create();
+	OK(cuMemMap(address, PIECE, 0, handle, 0));
+	OK(cuMemMap(address + PIECE, PIECE, 0, handle, 0));
+	charged_is(PIECE);
+	OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)address));
+	OK(cuMemRelease(handle));
+	OK(cuMemUnmap(address, PIECE));
+	OK(cuMemUnmap(address + PIECE, PIECE));
+	charged_is(PIECE);
+	OK(cuMemMap(address, PIECE, 0, again, 0));
+	OK(cuMemRelease(again));
+	charged_is(PIECE);
+	client_pause("look");
+	OK(cuMemUnmap(address, PIECE));
+	charged_is(0);
+	CHECK(cuMemRelease(again) != CUDA_SUCCESS);
+	charged_is(0);
+	client_pause("end");
+}
+
+/* several: mappings side by side end in one call; a part of one does not end it. */
+static void several(int argc, char **argv)
+{
+	CUdeviceptr address;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	address = reserve(4);
+	for (unsigned i = 0; i < 4; i++) {
+		CUmemGenericAllocationHandle handle = create();
+
+		OK(cuMemMap(address + i * PIECE, PIECE, 0, handle, 0));
+		OK(cuMemRelease(handle));
+	}
+	charged_is(4 * PIECE);
+	printf("part %d\n", cuMemUnmap(address, PIECE / 2) != CUDA_SUCCESS);
+	charged_is(4 * PIECE);
+	OK(cuMemUnmap(address, 2 * PIECE));
+	charged_is(2 * PIECE);
+	OK(cuMemUnmap(address + 2 * PIECE, 2 * PIECE));
+	charged_is(0);
+	CHECK(cuMemUnmap(address, 4 * PIECE) != CUDA_SUCCESS);
+	charged_is(0);
+	client_pause("end");
+}
+
+/* host: memory of the host is free of charge, whichever way it is named. */
+static void host(int argc, char **argv)
+{
+	static const CUmemLocationType types[] = {
+		CU_MEM_LOCATION_TYPE_HOST,
+		CU_MEM_LOCATION_TYPE_HOST_NUMA,
+		CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+	};
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 3; i++) {
+		CUmemAllocationProp prop = on_device;
+		CUmemGenericAllocationHandle handle;
+		CUresult res;
+
+		prop.location.type = types[i];
+		prop.location.id = 0;
+		res = cuMemCreate(&handle, 512 * MIB, &prop, 0);
+		charged_is(0);
+		if (res == CUDA_SUCCESS)
+			OK(cuMemRelease(handle));
+		charged_is(0);
+	}
+}
+
+/* survives: handles are not a context's: they outlive it. */
+static void survives(int argc, char **argv)
+{
+	CUmemGenericAllocationHandle handle;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	handle = create();
+	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + PIECE);
+	OK(cuCtxDestroy_v2(ctx));
+	charged_is(PIECE);
+	OK(cuMemRelease(handle));
+	charged_is(0);
+}
+
+/* other-device: by the location, whichever context is current. */
+static void other_device(int argc, char **argv)
+{
+	CUmemAllocationProp prop = on_device;
+	CUmemGenericAllocationHandle handle;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	prop.location.id = 1;
+	OK(cuMemCreate(&handle, PIECE, &prop, 0));
+	charged_is(0);
+	SAME(client_charged(1), PIECE);
+	IS(cuMemCreate(&handle, 64 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(1), PIECE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "order", order },
+		{ "alias", alias },
+		{ "several", several },
+		{ "host", host },
+		{ "survives", survives },
+		{ "other-device", other_device },
+		{ 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

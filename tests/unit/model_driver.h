@@ -1,0 +1,40 @@
+/*
+ * A driver in one process, for the hooks to stand on: linear memory in blocks of 2 MiB that small
+ * requests share, managed memory, handles with references and mappings, contexts and modules that
+ * cost memory. It keeps the books that the charges are compared with.
+ *
+ * Thread safe. Its calls stand in `real`; init_member() and its like are the model's own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MODEL_CONTEXT_BYTES (UINT64_C(12) << 20)
+#define MODEL_BLOCK_BYTES (UINT64_C(2) << 20)
+
+/* What the process holds, by the driver's own books. */
+struct model_books {
+	uint64_t blocks_bytes;
+	uint64_t handles_bytes;
+	uint64_t managed_bytes;
+	uint64_t overhead_bytes; /* contexts and modules */
+	uint64_t most_bytes;     /* the most of the first three together, ever */
+};
+
+/* Starts the driver anew, with a card of `card_bytes` for blocks and handles. */
+void model_start(uint64_t card_bytes);
+
+/* Joins the tenant, as init.c does at the first call; also in a fork child. */
+void model_join(const char *region, const char *limit);
+
+/* The next call of this thread that gives or takes memory fails and does nothing. */
+void model_fail_next(void);
+
+/* Makes the context current to this thread. */
+void model_set_current(void *ctx);
+
+/* Frees linear or managed memory by a way that no hook sees. */
+void model_free_unseen(uint64_t addr);
+
+struct model_books model_look(void);

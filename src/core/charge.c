@@ -90,6 +90,47 @@ bool charge_ask_card(struct dev dev)
 	return rc == 0 || has_pools;
 }
 
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */
+static uint64_t tracked(struct dev dev)
+{
+	if (state.s.ops->refresh)
+		state.s.ops->refresh(dev);
+	return track_physical(dev);
+}
+
+/* The driver's figure beside what is tracked. */
+struct look {
+	uint64_t begun; /* changes begun when it was taken */
+	uint64_t driver_bytes, tracked_bytes;
+};
+
+/*
+ * Looks at the card while nothing of this process is under way but `under_way` changes of the
+ * calling thread, and no pool changed. 0, -EAGAIN, or what the driver's figure said.
+ */
+static int look(struct dev dev, unsigned under_way, struct look *out)
+{
+	for (int tries = 0; tries < 3; tries++) {
+		int rc;
+
+		out->begun = atomic_load(&state.s.begun);
+		if (out->begun - atomic_load(&state.s.over) != under_way)
+			continue;
+		out->tracked_bytes = tracked(dev);
+		rc = state.s.ops->process_bytes(quota_uuid(dev), &out->driver_bytes);
+		if (rc < 0)
+			return rc;
+		if (tracked(dev) == out->tracked_bytes && atomic_load(&state.s.begun) == out->begun)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
 /*
  * Reserves `bytes`; when the limit says no, asks the card first, so that no refusal stands on a
  * stale figure.
@@ -113,7 +154,7 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 	if (!c->node)
 		return -ENOMEM;
 	rc = reserve(c, bytes);
-	if (rc < 0 && !c->is_managed && c->asked_bytes <= TRACK_SMALL_BYTES &&
+	if (rc < 0 && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES &&
 	    track_has_block(c->dev))
 		rc = 0; /* perhaps it fits into a block that is charged already */
 	if (rc < 0) {
@@ -142,7 +183,8 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 			      .bytes = c->is_managed ? c->bytes : bytes,
 			      .dev = c->dev,
 			      .ctx = c->ctx,
-			      .is_managed = c->is_managed };
+			      .is_managed = c->is_managed,
+			      .is_object = c->is_object };
 	struct track_entered entered;
 
 	/* Blocks come and go while we ask for more, so it may take another turn. */
@@ -157,6 +199,33 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 	quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 	charge_over();
 	return 0;
+}
+
+int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
+{
+	struct look before;
+	int rc;
+
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_object = true };
+	rc = reserve_tracked(c, round_up(bytes, TRACK_BLOCK_BYTES));
+	if (rc < 0)
+		return rc;
+	c->has_before = look(dev, 1, &before) == 0;
+	c->before_begun = before.begun;
+	c->before_driver_bytes = before.driver_bytes;
+	c->before_tracked_bytes = before.tracked_bytes;
+	return 0;
+}
+
+int charge_commit_object(struct charge *c, const void *handle)
+{
+	struct look after;
+
+	if (c->has_before && look(c->dev, 1, &after) == 0 && after.begun == c->before_begun &&
+	    after.tracked_bytes == c->before_tracked_bytes)
+		return charge_commit(c, (uint64_t)(uintptr_t)handle,
+				     beyond(after.driver_bytes, c->before_driver_bytes));
+	return charge_commit(c, (uint64_t)(uintptr_t)handle, c->bytes);
 }
 
 void charge_cancel(struct charge *c)
@@ -243,37 +312,11 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
-/* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */
-static uint64_t tracked(struct dev dev)
-{
-	if (state.s.ops->refresh)
-		state.s.ops->refresh(dev);
-	return track_physical(dev);
-}
-
-/* The driver's figure, taken while nothing of this process was under way and no pool changed. */
-static int sample(struct dev dev, uint64_t *out_driver_bytes, uint64_t *out_tracked_bytes)
-{
-	for (int tries = 0; tries < 3; tries++) {
-		uint64_t before = atomic_load(&state.s.begun);
-		int rc;
-
-		if (before != atomic_load(&state.s.over))
-			continue;
-		*out_tracked_bytes = tracked(dev);
-		rc = state.s.ops->process_bytes(quota_uuid(dev), out_driver_bytes);
-		if (rc < 0)
-			return rc;
-		if (tracked(dev) == *out_tracked_bytes && atomic_load(&state.s.begun) == before)
-			return 0;
-	}
-	return -EAGAIN;
-}
-
 static int reconcile(struct dev dev, enum quota_kind kind)
 {
-	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1, driver_bytes, tracked_bytes;
-	int rc = sample(dev, &driver_bytes, &tracked_bytes);
+	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1;
+	struct look card;
+	int rc = look(dev, 0, &card);
 
 	if (rc < 0)
 		return rc;
@@ -282,10 +325,9 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	if (number > state.s.used_sample[dev.v]) {
 		state.s.used_sample[dev.v] = number;
 		/* Destroyed pools give back by and by, and no call says so. */
-		if (tracked_bytes > driver_bytes)
-			pool_release_orphans(dev, tracked_bytes - driver_bytes);
-		quota_set_overhead(dev, kind,
-				   driver_bytes > tracked_bytes ? driver_bytes - tracked_bytes : 0);
+		if (card.tracked_bytes > card.driver_bytes)
+			pool_release_orphans(dev, card.tracked_bytes - card.driver_bytes);
+		quota_set_overhead(dev, kind, beyond(card.driver_bytes, card.tracked_bytes));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return 0;

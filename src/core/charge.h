@@ -19,6 +19,9 @@ struct charge {
 	uint64_t asked_bytes;
 	const void *ctx;
 	bool is_managed;
+	bool is_object;
+	bool has_before; /* of an object: the look at the card before the call, as follows */
+	uint64_t before_begun, before_driver_bytes, before_tracked_bytes;
 	struct track_node *node;
 	struct handle_node *handle;
 };
@@ -40,6 +43,16 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
  * block that the limit does not allow; the caller frees the memory again and then cancels.
  */
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
+
+/*
+ * Reserves for an object whose true size no call tells (an array, a mipmap, an import): `bytes` is
+ * an estimate, 0 where it cannot be made. The driver's figure before and after the call is its
+ * size, if nothing else of this process changed meanwhile; else the estimate is.
+ */
+int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
+
+/* The driver made the object with this handle. As charge_commit(). */
+int charge_commit_object(struct charge *c, const void *handle);
 
 /*
  * Before a refusal: has the pools give back what they do not use, and asks the card whether the

@@ -97,6 +97,11 @@ static uint64_t last_block(const struct track *t)
 	return (t->addr + (t->bytes ? t->bytes - 1 : 0)) / TRACK_BLOCK_BYTES;
 }
 
+static bool has_blocks(const struct track *t)
+{
+	return !t->is_managed && !t->is_object;
+}
+
 static uint64_t inside_bytes(const struct track *t)
 {
 	uint64_t first = first_block(t), last = last_block(t);
@@ -109,7 +114,7 @@ static uint64_t new_bytes(const struct track *t)
 {
 	uint64_t bytes = inside_bytes(t);
 
-	if (t->is_managed)
+	if (!has_blocks(t))
 		return t->bytes;
 	if (!find_block(first_block(t)))
 		bytes += TRACK_BLOCK_BYTES;
@@ -151,13 +156,13 @@ static void attach_blocks(struct track_node *node)
 {
 	const struct track *t = &node->t;
 
-	if (t->is_managed || last_block(t) == first_block(t)) {
+	if (!has_blocks(t) || last_block(t) == first_block(t)) {
 		free(node->block[LAST]);
 		node->block[LAST] = NULL;
 	} else {
 		node->block[LAST] = get_block(last_block(t), node->block[LAST], t->dev.v);
 	}
-	if (t->is_managed) {
+	if (!has_blocks(t)) {
 		free(node->block[FIRST]);
 		node->block[FIRST] = NULL;
 	} else {
@@ -172,13 +177,13 @@ static uint64_t drop(struct track_node *node)
 	int d = node->t.dev.v;
 	uint64_t bytes;
 
-	if (node->t.is_managed) {
-		bytes = node->t.bytes;
-	} else {
+	if (has_blocks(&node->t))
 		bytes = node->inside_bytes + put_block(node->block[FIRST], d) +
 			put_block(node->block[LAST], d);
+	else
+		bytes = node->t.bytes;
+	if (!node->t.is_managed)
 		state.s.physical_bytes[d] -= (int64_t)bytes;
-	}
 	free(node);
 	return bytes;
 }

@@ -29,6 +29,7 @@ struct track {
 	struct dev dev;
 	const void *ctx; /* the context that frees it with itself; NULL = none */
 	bool is_managed; /* no blocks, and not in the driver's figure for the process */
+	bool is_object; /* no blocks: an array or the like, by its handle; `bytes` are charged */
 };
 
 /* Starts: fork children begin with nothing. */

@@ -1,0 +1,44 @@
+#include "hook/overhead.h"
+
+#include <errno.h>
+
+static uint64_t held_bytes(struct dev dev)
+{
+	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+}
+
+void overhead_begin(struct overhead *o)
+{
+	const void *ctx;
+
+	o->counts = enter_current(&o->dev, &ctx) == ENTER_CHARGE;
+	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+}
+
+void overhead_begin_on(struct overhead *o, CUdevice ord)
+{
+	o->counts = enter_ordinal(ord, &o->dev) == ENTER_CHARGE;
+	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+}
+
+int overhead_finish(struct overhead *o)
+{
+	uint64_t limit;
+
+	if (!o->counts)
+		return 0;
+	charge_reconcile(o->dev, QUOTA_MODULE);
+	limit = quota_limit(o->dev);
+	/* Nothing is refused to a call that took nothing, also under a limit shrunk below the use. */
+	return limit && quota_used(o->dev) > limit && held_bytes(o->dev) > o->before_bytes ?
+		       -EDQUOT :
+		       0;
+}
+
+CUresult overhead_refuse(struct overhead *o)
+{
+	uint64_t taken = held_bytes(o->dev) - o->before_bytes;
+
+	charge_reconcile(o->dev, QUOTA_MODULE);
+	return enter_refused(-EDQUOT, o->dev, taken);
+}

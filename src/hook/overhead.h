@@ -1,0 +1,27 @@
+/*
+ * Driver calls that take device memory without saying how much: modules, libraries, green contexts,
+ * a context's heaps. What such a call took is learnt from the driver after it; one that passes the
+ * limit is undone by its hook.
+ */
+#pragma once
+
+#include "hook/enter.h"
+
+/* One such call. Constant between begin and finish. */
+struct overhead {
+	bool counts; /* false: nothing is charged, finish() is 0 */
+	struct dev dev;
+	uint64_t before_bytes;
+};
+
+/* Before a call in the calling thread's context. */
+void overhead_begin(struct overhead *o);
+
+/* Before a call on the device with this ordinal. */
+void overhead_begin_on(struct overhead *o, CUdevice ord);
+
+/* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
+int overhead_finish(struct overhead *o);
+
+/* After the hook undid it: counts again, and the answer for the program. */
+CUresult overhead_refuse(struct overhead *o);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "core/graph.h"
 #include "core/pool.h"
 
 #include <errno.h>
@@ -38,6 +39,7 @@ void charge_init(const struct gpu_ops *ops)
 	track_init();
 	handle_init();
 	pool_init();
+	graph_init();
 }
 
 void charge_begin(void)

@@ -45,6 +45,17 @@ bool device_by_ordinal(struct cuda_ord ord, struct dev *out_dev)
 	return true;
 }
 
+bool device_ordinal(struct dev dev, struct cuda_ord *out_ord)
+{
+	for (int o = 0; o < state.s.count; o++) {
+		if (state.s.dev_of[o] != dev.v)
+			continue;
+		out_ord->v = o;
+		return true;
+	}
+	return false;
+}
+
 int device_ordinals(void)
 {
 	return state.s.count;

@@ -40,6 +40,9 @@ int device_bind(struct region *region, const struct device_info *devices, int co
 /* The device with this ordinal; false when there is none. */
 bool device_by_ordinal(struct cuda_ord ord, struct dev *out_dev);
 
+/* The ordinal of a device; false when this process does not see it. */
+bool device_ordinal(struct dev dev, struct cuda_ord *out_ord);
+
 /* Number of CUDA ordinals bound. */
 int device_ordinals(void);
 

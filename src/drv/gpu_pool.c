@@ -1,5 +1,6 @@
 #include "drv/gpu_pool.h"
 
+#include "core/graph.h"
 #include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
@@ -31,9 +32,49 @@ bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord)
 	return gpu_cuda_current(out_ord, &ctx);
 }
 
-bool gpu_pool_held(CUmemoryPool pool, uint64_t *out_bytes)
+static bool store_held(struct dev dev, uint64_t *out_bytes)
 {
-	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, out_bytes);
+	struct cuda_ord ord;
+	cuuint64_t bytes = 0;
+
+	if (!real.cuDeviceGetGraphMemAttribute || !device_ordinal(dev, &ord) ||
+	    real.cuDeviceGetGraphMemAttribute(ord.v, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+					      &bytes) != CUDA_SUCCESS)
+		return false;
+	*out_bytes = bytes;
+	return true;
+}
+
+bool gpu_pool_held(const void *pool, uint64_t *out_bytes)
+{
+	struct dev dev;
+
+	if (graph_is_store(pool, &dev))
+		return store_held(dev, out_bytes);
+	return ask((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, out_bytes);
+}
+
+int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
+{
+	uint64_t ticket = pool_ask(), held;
+
+	if (gpu_pool_held(pool, &held))
+		return pool_settle(pool, ticket, held, reserved_bytes);
+	pool_cancel(pool, reserved_bytes);
+	return 0;
+}
+
+static void trim(const void *pool)
+{
+	struct cuda_ord ord;
+	struct dev dev;
+
+	if (!graph_is_store(pool, &dev)) {
+		if (real.cuMemPoolTrimTo)
+			real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0);
+	} else if (real.cuDeviceGraphMemTrim && device_ordinal(dev, &ord)) {
+		real.cuDeviceGraphMemTrim(ord.v);
+	}
 }
 
 uint64_t gpu_pool_room(CUmemoryPool pool)
@@ -52,14 +93,9 @@ static int refresh(struct dev dev, bool is_trimmed)
 	int n = pool_list(dev, pools, POOLS_MAX);
 
 	for (int i = 0; i < n; i++) {
-		CUmemoryPool pool = (CUmemoryPool)(uintptr_t)pools[i];
-		uint64_t ticket, held;
-
-		if (is_trimmed && real.cuMemPoolTrimTo)
-			real.cuMemPoolTrimTo(pool, 0);
-		ticket = pool_ask();
-		if (gpu_pool_held(pool, &held))
-			pool_settle(pool, ticket, held, 0);
+		if (is_trimmed)
+			trim(pools[i]);
+		gpu_pool_settle(pools[i], 0);
 	}
 	return n;
 }

@@ -10,8 +10,17 @@
 /* The device whose current pool serves `stream`: the stream's; false when there is none. */
 bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord);
 
-/* What the pool holds of its device; false when the driver cannot say. */
-bool gpu_pool_held(CUmemoryPool pool, uint64_t *out_bytes);
+/*
+ * What the pool (or a device's graph store, core/graph.h) holds of its device; false when the driver
+ * cannot say.
+ */
+bool gpu_pool_held(const void *pool, uint64_t *out_bytes);
+
+/*
+ * Asks for that figure and settles it against what was reserved. 0, or -EDQUOT as pool_settle().
+ * Where the driver cannot say, only the reservation goes.
+ */
+int gpu_pool_settle(const void *pool, uint64_t reserved_bytes);
 
 /* What the pool holds and has not given out; 0 when the driver cannot say. */
 uint64_t gpu_pool_room(CUmemoryPool pool);

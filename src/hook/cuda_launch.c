@@ -40,9 +40,6 @@
 #define MULTI_PARAMS (CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)
 #define MULTI_ARGS (launches, count, flags)
 
-#define GRAPH_PARAMS (CUgraphExec graph, CUstream stream)
-#define GRAPH_ARGS (graph, stream)
-
 GATED(cuLaunchKernel, KERNEL_PARAMS, KERNEL_ARGS)
 GATED(cuLaunchKernel_ptsz, KERNEL_PARAMS, KERNEL_ARGS)
 GATED(cuLaunchKernelEx, EX_PARAMS, EX_ARGS)
@@ -50,8 +47,6 @@ GATED(cuLaunchKernelEx_ptsz, EX_PARAMS, EX_ARGS)
 GATED(cuLaunchCooperativeKernel, COOPERATIVE_PARAMS, COOPERATIVE_ARGS)
 GATED(cuLaunchCooperativeKernel_ptsz, COOPERATIVE_PARAMS, COOPERATIVE_ARGS)
 GATED(cuLaunchCooperativeKernelMultiDevice, MULTI_PARAMS, MULTI_ARGS)
-GATED(cuGraphLaunch, GRAPH_PARAMS, GRAPH_ARGS)
-GATED(cuGraphLaunch_ptsz, GRAPH_PARAMS, GRAPH_ARGS)
 GATED(cuLaunch, (CUfunction function), (function))
 GATED(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height))
 GATED(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream),

@@ -78,17 +78,6 @@ static bool is_capturing(CUstream stream)
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* What the pool holds after the call: 0, or -EDQUOT when that is more than the limit leaves. */
-static int settle(CUmemoryPool pool, uint64_t reserved_bytes)
-{
-	uint64_t ticket = pool_ask(), held;
-
-	if (gpu_pool_held(pool, &held))
-		return pool_settle(pool, ticket, held, reserved_bytes);
-	pool_cancel(pool, reserved_bytes);
-	return 0;
-}
-
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	enum enter what = ENTER_FORWARD;
@@ -106,7 +95,7 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 		return is_capturing(a->stream) ? call(a) : enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
 	res = call(a);
-	rc = settle(pool, reserved_bytes);
+	rc = gpu_pool_settle(pool, reserved_bytes);
 	if (rc < 0 && res == CUDA_SUCCESS) {
 		give_back(*a->out_addr, a->stream);
 		gpu_pool_reclaim(dev);
@@ -195,7 +184,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return enter_missing();
 	if (!init_is_member())
 		return real.cuMemPoolDestroy(pool);
-	settle(pool, 0);
+	gpu_pool_settle(pool, 0);
 	res = real.cuMemPoolDestroy(pool);
 	if (res == CUDA_SUCCESS)
 		pool_destroyed(pool);
@@ -210,6 +199,6 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 		return enter_missing();
 	res = real.cuMemPoolTrimTo(pool, keep_bytes);
 	if (res == CUDA_SUCCESS && init_is_member())
-		settle(pool, 0);
+		gpu_pool_settle(pool, 0);
 	return res;
 }

@@ -1,0 +1,292 @@
+/*
+ * Graphs: their launches pass the gate, and the memory that their allocation nodes take is charged.
+ */
+#include "core/gate.h"
+#include "core/graph.h"
+#include "core/pool.h"
+#include "drv/gpu_pool.h"
+#include "hook/enter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { GRAPH_DEPTH_MAX = 32 };
+
+static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES]);
+
+/* Adds what one node allocates. False where that cannot be told. */
+static bool sum_node(CUgraphNode node, int depth, uint64_t bytes[RATION_DEVICES])
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params;
+	CUgraphNodeType type;
+	struct dev dev;
+	CUgraph child;
+
+	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+		return false;
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+		return !real.cuGraphChildGraphNodeGetGraph ||
+		       (real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
+			sum_graph(child, depth + 1, bytes));
+	if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		return true;
+	if (real.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
+		return false;
+	if (params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	    enter_ordinal(params.poolProps.location.id, &dev) == ENTER_CHARGE)
+		bytes[dev.v] += params.bytesize;
+	return true;
+}
+
+static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES])
+{
+	CUgraphNode *nodes;
+	size_t count = 0;
+	bool is_whole = true;
+
+	if (depth > GRAPH_DEPTH_MAX || real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
+		return false;
+	if (count == 0)
+		return true;
+	nodes = calloc(count, sizeof(CUgraphNode));
+	if (!nodes)
+		return false;
+	is_whole = real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
+	for (size_t i = 0; i < count && is_whole; i++)
+		is_whole = sum_node(nodes[i], depth, bytes);
+	free(nodes);
+	return is_whole;
+}
+
+static void cancel(const uint64_t bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (bytes[d])
+			pool_cancel(graph_store((struct dev){ d }), bytes[d]);
+}
+
+/* Reserves bytes[dev] for the stores: 0, or -EDQUOT and nothing is. */
+static int reserve(uint64_t bytes[RATION_DEVICES], struct dev *out_dev)
+{
+	uint64_t done[RATION_DEVICES] = { 0 };
+
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+		int rc;
+
+		if (bytes[d] == 0)
+			continue;
+		*out_dev = dev;
+		rc = pool_enter(graph_store(dev), dev) ? pool_reserve(graph_store(dev), bytes[d]) :
+							 -ENOMEM;
+		if (rc == -EDQUOT && charge_ask_card(dev))
+			rc = pool_reserve(graph_store(dev), bytes[d]);
+		if (rc < 0) {
+			cancel(done);
+			return rc;
+		}
+		done[d] = bytes[d];
+	}
+	return 0;
+}
+
+static bool is_any(const uint64_t bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (bytes[d])
+			return true;
+	return false;
+}
+
+/* One instantiation call with its arguments bound: the forms differ in those alone. */
+struct instantiate {
+	CUgraphExec *out_exec;
+	CUgraph graph;
+	CUgraphNode *out_error_node;
+	char *log;
+	size_t log_bytes;
+	unsigned long long flags;
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params;
+};
+
+typedef CUresult instantiate_fn(const struct instantiate *i);
+
+static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+{
+	uint64_t bytes[RATION_DEVICES] = { 0 };
+	struct dev dev = { 0 };
+	CUresult res;
+	int rc;
+
+	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes || !real.cuGraphNodeGetType ||
+	    !real.cuGraphMemAllocNodeGetParams || !sum_graph(i->graph, 0, bytes) || !is_any(bytes))
+		return call(i);
+	rc = reserve(bytes, &dev);
+	if (rc < 0)
+		return enter_refused(rc, dev, bytes[dev.v]);
+	res = call(i);
+	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, bytes)) {
+		real.cuGraphExecDestroy(*i->out_exec);
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (res != CUDA_SUCCESS)
+		cancel(bytes);
+	return res;
+}
+
+static CUresult plain(const struct instantiate *i)
+{
+	return real.cuGraphInstantiate(i->out_exec, i->graph, i->out_error_node, i->log,
+				       i->log_bytes);
+}
+
+static CUresult plain_v2(const struct instantiate *i)
+{
+	return real.cuGraphInstantiate_v2(i->out_exec, i->graph, i->out_error_node, i->log,
+					  i->log_bytes);
+}
+
+static CUresult with_flags(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithFlags(i->out_exec, i->graph, i->flags);
+}
+
+static CUresult with_params(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithParams(i->out_exec, i->graph, i->params);
+}
+
+static CUresult with_params_ptsz(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
+}
+
+CUresult hook_cuGraphInstantiate(CUgraphExec *out_exec, CUgraph graph, CUgraphNode *out_error_node,
+				 char *log, size_t log_bytes)
+{
+	struct instantiate i = { .out_exec = out_exec,
+				 .graph = graph,
+				 .out_error_node = out_error_node,
+				 .log = log,
+				 .log_bytes = log_bytes };
+
+	return ENTER_HAS(cuGraphInstantiate) ? instantiate(&i, plain) : enter_missing();
+}
+
+CUresult hook_cuGraphInstantiate_v2(CUgraphExec *out_exec, CUgraph graph,
+				    CUgraphNode *out_error_node, char *log, size_t log_bytes)
+{
+	struct instantiate i = { .out_exec = out_exec,
+				 .graph = graph,
+				 .out_error_node = out_error_node,
+				 .log = log,
+				 .log_bytes = log_bytes };
+
+	return ENTER_HAS(cuGraphInstantiate_v2) ? instantiate(&i, plain_v2) : enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *out_exec, CUgraph graph,
+					  unsigned long long flags)
+{
+	struct instantiate i = { .out_exec = out_exec, .graph = graph, .flags = flags };
+
+	return ENTER_HAS(cuGraphInstantiateWithFlags) ? instantiate(&i, with_flags) :
+							enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *out_exec, CUgraph graph,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct instantiate i = { .out_exec = out_exec, .graph = graph, .params = params };
+
+	return ENTER_HAS(cuGraphInstantiateWithParams) ? instantiate(&i, with_params) :
+							 enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph graph,
+						CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct instantiate i = { .out_exec = out_exec, .graph = graph, .params = params };
+
+	return ENTER_HAS(cuGraphInstantiateWithParams_ptsz) ? instantiate(&i, with_params_ptsz) :
+							      enter_missing();
+}
+
+CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
+{
+	uint64_t bytes[RATION_DEVICES];
+	CUresult res;
+
+	if (!ENTER_HAS(cuGraphExecDestroy))
+		return enter_missing();
+	res = real.cuGraphExecDestroy(exec);
+	if (res == CUDA_SUCCESS && graph_any() && graph_leave(exec, bytes))
+		cancel(bytes);
+	return res;
+}
+
+CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
+{
+	struct dev dev;
+	CUresult res;
+
+	if (!ENTER_HAS(cuDeviceGraphMemTrim))
+		return enter_missing();
+	res = real.cuDeviceGraphMemTrim(ord);
+	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE)
+		gpu_pool_settle(graph_store(dev), 0);
+	return res;
+}
+
+/* After a launch or upload the graph's memory is physical: the stores' figures say how much. */
+static void settle(CUgraphExec exec)
+{
+	uint64_t bytes[RATION_DEVICES];
+
+	if (!graph_take_reservation(exec, bytes))
+		return;
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+
+		/* The work is under way: what could not be reserved counts as overhead. */
+		if (bytes[d] && gpu_pool_settle(graph_store(dev), bytes[d]) < 0)
+			charge_reconcile(dev, QUOTA_MODULE);
+	}
+}
+
+typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
+
+static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream)
+{
+	uint32_t was_in = gate_enter();
+	CUresult res = call(exec, stream);
+
+	gate_leave(was_in);
+	if (__builtin_expect(graph_any(), 0) && res == CUDA_SUCCESS)
+		settle(exec);
+	return res;
+}
+
+CUresult hook_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	return ENTER_HAS(cuGraphLaunch) ? launch(real.cuGraphLaunch, exec, stream) :
+					  enter_missing();
+}
+
+CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return ENTER_HAS(cuGraphLaunch_ptsz) ? launch(real.cuGraphLaunch_ptsz, exec, stream) :
+					       enter_missing();
+}
+
+CUresult hook_cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+	return ENTER_HAS(cuGraphUpload) ? launch(real.cuGraphUpload, exec, stream) :
+					  enter_missing();
+}
+
+CUresult hook_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
+{
+	return ENTER_HAS(cuGraphUpload_ptsz) ? launch(real.cuGraphUpload_ptsz, exec, stream) :
+					       enter_missing();
+}

@@ -18,11 +18,13 @@ static void *load_cuda(void)
 
 static const struct real_row *row(const char *name)
 {
+	const struct real_row *found = NULL;
+
 	for (size_t i = 0; i < real_row_count; i++)
 		if (strcmp(real_rows[i].name, name) == 0)
-			return &real_rows[i];
-	CHECK(!"no such row");
-	return NULL;
+			found = &real_rows[i];
+	CHECK(found);
+	return found;
 }
 
 static void rows_are_the_tables(void)

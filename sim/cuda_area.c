@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuda_context.h"
+#include "cuda_handle.h"
 #include "cuda_heap.h"
 #include "cuda_managed.h"
 #include "cuda_range.h"
@@ -47,10 +48,21 @@ static uint64_t span_bytes(uint64_t width, uint64_t height, uint64_t depth, uint
 	return sum;
 }
 
+/* Tells mappings apart: by the memory behind a mapped address, by the device otherwise. */
+static uint64_t mapping_of(const struct cuda_range *range)
+{
+	if (!range)
+		return 0;
+	return range->handle ? ((uint64_t)1 << 32) + range->handle->id : (uint64_t)(range->dev + 2);
+}
+
 /* One side: is it pageable host memory, and if not, is all of it in the map? */
-static CUresult resolve(uint64_t address, uint64_t bytes, enum area_side side, bool *out_is_host)
+static CUresult resolve(uint64_t address, uint64_t bytes, enum area_side side, bool *out_is_host,
+			uint64_t *out_mapping)
 {
 	struct cuda_range *range = cuda_range_find(address);
+
+	*out_mapping = mapping_of(range);
 
 	if (!range) {
 		if (side == SIDE_DEVICE || !address || cuda_heap_contains(address) ||
@@ -60,6 +72,8 @@ static CUresult resolve(uint64_t address, uint64_t bytes, enum area_side side, b
 		return CUDA_SUCCESS;
 	}
 	*out_is_host = false;
+	if ((range->kind == RANGE_ARRAY) != (side == SIDE_ARRAY))
+		return CUDA_ERROR_INVALID_VALUE;
 	return cuda_range_is_spanned(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -79,9 +93,9 @@ CUresult cuda_area_resolve(struct cuda_area *area, struct CUctx_st *ctx, enum ar
 			       area->dst_slice_bytes);
 	src_bytes = span_bytes(area->width_bytes, area->height, area->depth, area->src_pitch_bytes,
 			       area->src_slice_bytes);
-	res = resolve(area->dst, dst_bytes, dst, &area->is_dst_host);
+	res = resolve(area->dst, dst_bytes, dst, &area->is_dst_host, &area->dst_mapping);
 	if (res == CUDA_SUCCESS)
-		res = resolve(area->src, src_bytes, src, &area->is_src_host);
+		res = resolve(area->src, src_bytes, src, &area->is_src_host, &area->src_mapping);
 	return res;
 }
 
@@ -94,7 +108,7 @@ CUresult cuda_area_resolve_fill(struct cuda_area *area, struct CUctx_st *ctx)
 	area->dst_ctx = ctx;
 	bytes = span_bytes(area->width_bytes, area->height, area->depth, area->dst_pitch_bytes,
 			   area->dst_slice_bytes);
-	return resolve(area->dst, bytes, SIDE_DEVICE, &area->is_dst_host);
+	return resolve(area->dst, bytes, SIDE_DEVICE, &area->is_dst_host, &area->dst_mapping);
 }
 
 static void fill(char *to, uint64_t bytes, uint32_t value, int value_bytes)

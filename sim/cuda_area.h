@@ -11,6 +11,7 @@ enum area_side {
 	SIDE_ANY, /* the map tells; what is not in it is host memory */
 	SIDE_HOST,
 	SIDE_DEVICE, /* must be in the map */
+	SIDE_ARRAY,  /* an array's memory */
 };
 
 /* Fills in who owns the memory of both sides and checks that the map has all of it. An area with

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "cuda_array.h"
 #include "cuda_call.h"
 #include "cuda_device.h"
 #include "cuda_event.h"
@@ -128,6 +129,7 @@ void cuda_context_stop(struct CUctx_st *ctx)
 	cuda_stream_delete_all(ctx);
 	cuda_event_delete_all(ctx);
 	cuda_module_delete_all(ctx);
+	cuda_array_delete_all(ctx);
 	cuda_memory_delete_all(ctx);
 	machine_give(ctx->index, cuda_device_get(ctx->dev)->context_bytes + ctx->local_bytes);
 	if (--contexts.living[ctx->index] == 0) {

@@ -11,9 +11,8 @@ enum copy_wait {
 	WAIT_HOST,     /* returns when it is done, unless both sides are on devices */
 };
 
-/* Starts a copy in a stream that is to be found for the current context. */
-static CUresult begin(enum cuda_id id, enum stream_default form, CUstream handle,
-		      struct CUctx_st **out_ctx, struct CUstream_st **out_stream)
+CUresult cuda_copy_begin(enum cuda_id id, enum stream_default form, CUstream handle,
+			 struct CUctx_st **out_ctx, struct CUstream_st **out_stream)
 {
 	CUresult res = cuda_call_begin_context(id, out_ctx);
 
@@ -32,7 +31,6 @@ static bool must_wait(const struct cuda_area *area, const struct cuda_work *work
 	       (area->is_dst_host || (area->is_src_host && !work->area.staging));
 }
 
-/* Submits a resolved copy and waits as the call promises. */
 CUresult cuda_copy_submit(const struct cuda_area *area, struct CUstream_st *stream, bool is_sync)
 {
 	struct cuda_work *work;
@@ -69,7 +67,7 @@ static CUresult copy(enum cuda_id id, enum stream_default form, struct copy c, C
 	};
 	struct CUstream_st *stream;
 	struct CUctx_st *ctx;
-	CUresult res = begin(id, form, handle, &ctx, &stream);
+	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
 
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -78,17 +76,6 @@ static CUresult copy(enum cuda_id id, enum stream_default form, struct copy c, C
 		res = cuda_copy_submit(&area, stream, is_sync);
 	return cuda_call_end(res);
 }
-
-/* A pair: the call itself and the form whose default stream is the calling thread's. */
-#define PAIR(symbol, twin, params, function, ...)                                 \
-	CUresult symbol params                                                    \
-	{                                                                         \
-		return function(CUDA_ID_##symbol, DEFAULT_LEGACY, __VA_ARGS__);   \
-	}                                                                         \
-	CUresult twin params                                                      \
-	{                                                                         \
-		return function(CUDA_ID_##twin, DEFAULT_PER_THREAD, __VA_ARGS__); \
-	}
 
 #define COPY(dst, src, bytes, dst_side, src_side) \
 	((struct copy){ (uint64_t)(dst), (uint64_t)(src), bytes, dst_side, src_side })
@@ -127,7 +114,7 @@ static CUresult copy_peer(enum cuda_id id, enum stream_default form, struct copy
 				  .src_ctx = src_ctx };
 	struct CUstream_st *stream;
 	struct CUctx_st *ctx;
-	CUresult res = begin(id, form, handle, &ctx, &stream);
+	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
 
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -149,115 +136,66 @@ PAIR(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
       CUstream stream),
      copy_peer, COPY(dst, src, bytes, SIDE_DEVICE, SIDE_DEVICE), dst_ctx, src_ctx, stream, false)
 
-/* One side of a description in two dimensions. */
-static CUresult side_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t offset,
-			uint64_t *out_address, enum area_side *out_side)
-{
-	switch (type) {
-	case CU_MEMORYTYPE_HOST:
-		*out_side = SIDE_HOST;
-		*out_address = (uint64_t)host + offset;
-		return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	case CU_MEMORYTYPE_DEVICE:
-		*out_side = SIDE_DEVICE;
-		*out_address = device + offset;
-		return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	case CU_MEMORYTYPE_UNIFIED:
-		*out_side = SIDE_ANY;
-		*out_address = device + offset;
-		return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	case CU_MEMORYTYPE_ARRAY:
-		return CUDA_ERROR_NOT_SUPPORTED;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
-CUresult cuda_copy_area(const CUDA_MEMCPY3D *c, struct CUctx_st *ctx, struct cuda_area *out_area)
-{
-	uint64_t dst_slice = c->dstPitch * c->dstHeight, src_slice = c->srcPitch * c->srcHeight;
-	enum area_side dst_side, src_side;
-	struct cuda_area area = { .dst_pitch_bytes = c->dstPitch,
-				  .src_pitch_bytes = c->srcPitch,
-				  .dst_slice_bytes = dst_slice,
-				  .src_slice_bytes = src_slice,
-				  .width_bytes = c->WidthInBytes,
-				  .height = c->Height,
-				  .depth = c->Depth };
-	CUresult res;
-
-	*out_area = area;
-	if (cuda_area_is_empty(&area))
-		return CUDA_SUCCESS;
-	if (c->srcLOD || c->dstLOD || c->reserved0 || c->reserved1)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (area.height > 1 && (c->srcPitch < c->srcXInBytes + c->WidthInBytes ||
-				c->dstPitch < c->dstXInBytes + c->WidthInBytes))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (area.depth > 1 &&
-	    (c->srcHeight < c->srcY + c->Height || c->dstHeight < c->dstY + c->Height))
-		return CUDA_ERROR_INVALID_VALUE;
-	res = side_of(c->dstMemoryType, c->dstHost, c->dstDevice,
-		      c->dstZ * dst_slice + c->dstY * c->dstPitch + c->dstXInBytes, &area.dst,
-		      &dst_side);
-	if (res == CUDA_SUCCESS)
-		res = side_of(c->srcMemoryType, c->srcHost, c->srcDevice,
-			      c->srcZ * src_slice + c->srcY * c->srcPitch + c->srcXInBytes,
-			      &area.src, &src_side);
-	if (res == CUDA_SUCCESS)
-		res = cuda_area_resolve(&area, ctx, dst_side, src_side);
-	*out_area = area;
-	return res;
-}
-
-static CUresult copy_3d(enum cuda_id id, enum stream_default form, const CUDA_MEMCPY3D *c,
-			CUstream handle, bool is_sync)
+/* Copies one after the other; *out_failed is the first that is refused, `count` when it is not one
+ * copy's fault. */
+static CUresult batch(enum cuda_id id, enum stream_default form, const CUdeviceptr *dsts,
+		      const CUdeviceptr *srcs, const size_t *bytes, size_t count, CUstream handle,
+		      size_t *out_failed)
 {
 	struct CUstream_st *stream;
-	struct cuda_area area;
 	struct CUctx_st *ctx;
-	CUresult res = begin(id, form, handle, &ctx, &stream);
+	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
 
+	*out_failed = count;
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = c ? cuda_copy_area(c, stream->ctx, &area) : CUDA_ERROR_INVALID_VALUE;
-	if (res == CUDA_SUCCESS)
-		res = cuda_copy_submit(&area, stream, is_sync);
+	if (!dsts || !srcs || !bytes || count == 0 || stream->kind == STREAM_LEGACY)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
+		struct cuda_area area = { .dst = dsts[i],
+					  .src = srcs[i],
+					  .width_bytes = bytes[i],
+					  .height = 1,
+					  .depth = 1 };
+
+		res = cuda_area_resolve(&area, stream->ctx, SIDE_ANY, SIDE_ANY);
+		if (res == CUDA_SUCCESS)
+			res = cuda_copy_submit(&area, stream, false);
+		if (res != CUDA_SUCCESS)
+			*out_failed = i;
+	}
 	return cuda_call_end(res);
 }
 
-static CUresult copy_2d(enum cuda_id id, enum stream_default form, const CUDA_MEMCPY2D *c,
-			CUstream handle, bool is_sync)
-{
-	CUDA_MEMCPY3D deep;
+/* The attributes say in which order sources may be read; here always in the stream's. */
+#define BATCH(name, form)                                                                \
+	CUresult name(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *bytes, size_t count, \
+		      CUmemcpyAttributes *attrs, size_t *firsts, size_t attr_count,      \
+		      size_t *out_failed, CUstream stream)                               \
+	{                                                                                \
+		size_t failed;                                                           \
+                                                                                         \
+		if (!attrs || !firsts || !attr_count)                                    \
+			return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE :         \
+						      CUDA_ERROR_NOT_INITIALIZED;        \
+		return batch(CUDA_ID_##name, form, dsts, srcs, bytes, count, stream,     \
+			     out_failed ? out_failed : &failed);                         \
+	}
 
-	if (!c)
-		return copy_3d(id, form, NULL, handle, is_sync);
-	deep = (CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes,
-		.srcY = c->srcY,
-		.srcMemoryType = c->srcMemoryType,
-		.srcHost = c->srcHost,
-		.srcDevice = c->srcDevice,
-		.srcPitch = c->srcPitch,
-		.dstXInBytes = c->dstXInBytes,
-		.dstY = c->dstY,
-		.dstMemoryType = c->dstMemoryType,
-		.dstHost = c->dstHost,
-		.dstDevice = c->dstDevice,
-		.dstPitch = c->dstPitch,
-		.WidthInBytes = c->WidthInBytes,
-		.Height = c->Height,
-		.Depth = 1,
-	};
-	return copy_3d(id, form, &deep, handle, is_sync);
-}
+#define BATCH_2(name, form)                                                                    \
+	CUresult name(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *bytes, size_t count,       \
+		      CUmemcpyAttributes *attrs, size_t *firsts, size_t attr_count,            \
+		      CUstream stream)                                                         \
+	{                                                                                      \
+		size_t failed;                                                                 \
+                                                                                               \
+		if (!attrs || !firsts || !attr_count)                                          \
+			return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE :               \
+						      CUDA_ERROR_NOT_INITIALIZED;              \
+		return batch(CUDA_ID_##name, form, dsts, srcs, bytes, count, stream, &failed); \
+	}
 
-PAIR(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D *c), copy_2d, c, NULL, true)
-PAIR(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D *c), copy_2d, c,
-     NULL, true)
-PAIR(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D *c, CUstream stream),
-     copy_2d, c, stream, false)
-PAIR(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D *c), copy_3d, c, NULL, true)
-PAIR(cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D *c, CUstream stream),
-     copy_3d, c, stream, false)
+BATCH(cuMemcpyBatchAsync, DEFAULT_LEGACY)
+BATCH(cuMemcpyBatchAsync_ptsz, DEFAULT_PER_THREAD)
+BATCH_2(cuMemcpyBatchAsync_v2, DEFAULT_LEGACY)
+BATCH_2(cuMemcpyBatchAsync_v2_ptsz, DEFAULT_PER_THREAD)

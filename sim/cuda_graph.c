@@ -66,14 +66,68 @@ CUresult cuda_graph_add(struct CUgraph_st *graph, struct cuda_work *work,
 	return CUDA_SUCCESS;
 }
 
-static void put_exec(struct CUgraphExec_st *exec)
+void cuda_program_put(struct cuda_program *program)
 {
-	if (--exec->references)
+	if (!program || --program->references)
 		return;
-	for (int i = 0; i < exec->count; i++)
-		cuda_work_delete(exec->work[i]);
-	free(exec->work);
-	free(exec);
+	for (int i = 0; i < program->count; i++)
+		cuda_work_delete(program->work[i]);
+	free(program->work);
+	free(program->node);
+	free(program);
+}
+
+static struct cuda_program *new_program(int room)
+{
+	struct cuda_program *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->references = 1;
+	p->work = calloc((size_t)room + 1, sizeof(*p->work));
+	p->node = calloc((size_t)room + 1, sizeof(*p->node));
+	if (p->work && p->node)
+		return p;
+	cuda_program_put(p);
+	return NULL;
+}
+
+static int append(struct cuda_program *p, const struct cuda_work *work,
+		  const struct CUgraphNode_st *node)
+{
+	p->work[p->count] = cuda_work_copy(work);
+	if (!p->work[p->count])
+		return -1;
+	p->node[p->count++] = node;
+	return 0;
+}
+
+struct cuda_program *cuda_program_new(const struct CUgraph_st *graph)
+{
+	struct cuda_program *p = new_program(graph->count);
+
+	for (int i = 0; p && i < graph->count; i++) {
+		const struct CUgraphNode_st *node = graph->node[i];
+
+		if (node->work && append(p, node->work, node) != 0) {
+			cuda_program_put(p);
+			return NULL;
+		}
+	}
+	return p;
+}
+
+struct cuda_program *cuda_program_copy(const struct cuda_program *program)
+{
+	struct cuda_program *p = new_program(program->count);
+
+	for (int i = 0; p && i < program->count; i++) {
+		if (append(p, program->work[i], program->node[i]) != 0) {
+			cuda_program_put(p);
+			return NULL;
+		}
+	}
+	return p;
 }
 
 /* Copies what a graph does. */
@@ -84,25 +138,15 @@ static CUresult instantiate(const struct CUgraph_st *graph, unsigned long long f
 
 	if (!exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	exec->references = 1;
 	exec->flags = flags;
-	exec->work = calloc((size_t)graph->count + 1, sizeof(struct cuda_work *));
-	for (int i = 0; exec->work && i < graph->count; i++) {
-		if (!graph->node[i]->work)
-			continue;
-		exec->work[exec->count] = cuda_work_copy(graph->node[i]->work);
-		if (!exec->work[exec->count])
-			goto out_put;
-		exec->count++;
+	exec->program = cuda_program_new(graph);
+	if (!exec->program || cuda_object_add(OBJECT_GRAPH_EXEC, exec) != 0) {
+		cuda_program_put(exec->program);
+		free(exec);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (!exec->work || cuda_object_add(OBJECT_GRAPH_EXEC, exec) != 0)
-		goto out_put;
 	*out_exec = exec;
 	return CUDA_SUCCESS;
-
-out_put:
-	put_exec(exec);
-	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult instantiate_call(enum cuda_id id, CUgraphExec *out_exec, CUgraph graph,
@@ -174,11 +218,11 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph graph,
 /* Executes node after node, each with the turn if it needs it. */
 static CUresult run_graph(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn)
 {
-	struct CUgraphExec_st *exec = work->exec;
+	const struct cuda_program *program = work->program;
 	CUresult res = CUDA_SUCCESS;
 
-	for (int i = 0; i < exec->count && res == CUDA_SUCCESS; i++) {
-		struct cuda_work *node = exec->work[i];
+	for (int i = 0; i < program->count && res == CUDA_SUCCESS; i++) {
+		struct cuda_work *node = program->work[i];
 
 		if (node->ops->needs_turn && !turn->is_held)
 			cuda_turn_begin(turn);
@@ -195,7 +239,7 @@ static CUresult run_graph(struct cuda_work *work, struct CUctx_st *ctx, struct c
 
 static void release_graph(struct cuda_work *work)
 {
-	put_exec(work->exec);
+	cuda_program_put(work->program);
 }
 
 static const struct cuda_work_ops graph_ops = { .node_type = CU_GRAPH_NODE_TYPE_GRAPH,
@@ -220,8 +264,8 @@ static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 	work = cuda_work_new(&graph_ops);
 	if (!work)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
-	work->exec = exec;
-	exec->references++;
+	work->program = exec->program;
+	work->program->references++;
 	return cuda_call_end(cuda_stream_submit(stream, work));
 }
 
@@ -267,7 +311,8 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_object_remove(exec);
-	put_exec(exec);
+	cuda_program_put(exec->program);
+	free(exec);
 	return cuda_call_end(CUDA_SUCCESS);
 }
 

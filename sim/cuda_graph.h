@@ -7,6 +7,7 @@
 
 #include "abi/cuda.h"
 
+struct cuda_area;
 struct cuda_work;
 
 struct CUgraphNode_st {
@@ -20,10 +21,17 @@ struct CUgraph_st {
 	int is_captured_into; /* a capture owns it */
 };
 
-struct CUgraphExec_st {
+/* What an executable graph does. A launch keeps the one it began with when an update puts another
+ * one in its place. */
+struct cuda_program {
 	struct cuda_work **work;
+	const struct CUgraphNode_st **node; /* what each came from: an address to compare with */
 	int count;
-	int references; /* by handle and by launches under way */
+	int references;
+};
+
+struct CUgraphExec_st {
+	struct cuda_program *program;
 	unsigned long long flags;
 };
 
@@ -36,3 +44,22 @@ void cuda_graph_delete(struct CUgraph_st *graph);
 /* Adds a node; owns the work, also on failure. */
 CUresult cuda_graph_add(struct CUgraph_st *graph, struct cuda_work *work,
 			struct CUgraphNode_st **out_node);
+
+/* A program of copies of the nodes' work. NULL when host memory is out. */
+struct cuda_program *cuda_program_new(const struct CUgraph_st *graph);
+
+/* One reference less; NULL is nothing. */
+void cuda_program_put(struct cuda_program *program);
+
+/* A copy of a program with its own reference. NULL when host memory is out. */
+struct cuda_program *cuda_program_copy(const struct cuda_program *program);
+
+/* Work of a kernel node in the current context. */
+CUresult cuda_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct cuda_work **out_work);
+
+/* The parameters of CUDA 10 in the form of today. */
+CUDA_KERNEL_NODE_PARAMS cuda_graph_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
+
+/* What a memset node fills, checked. */
+CUresult cuda_graph_fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,
+			      struct cuda_area *out_area);

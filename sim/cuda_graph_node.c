@@ -99,14 +99,44 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *out_node, CUgraph graph, const CUgraph
 	return res == CUDA_SUCCESS ? cuda_call_end(cuda_graph_add(graph, NULL, out_node)) : res;
 }
 
-static CUresult add_kernel(CUgraph graph, const struct cuda_launch *launch, CUgraphNode *out_node)
+CUresult cuda_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct cuda_work **out_work)
 {
-	struct cuda_work *work;
+	struct cuda_launch l;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_context_current(&ctx);
 
-	if (res == CUDA_SUCCESS)
-		res = cuda_launch_work(launch, ctx, &work);
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!p)
+		return CUDA_ERROR_INVALID_VALUE;
+	l = (struct cuda_launch){ .func = p->func ? p->func : (CUfunction)p->kern,
+				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+				  .shared_bytes = p->sharedMemBytes,
+				  .params = p->kernelParams,
+				  .extra = p->extra };
+	return cuda_launch_work(&l, ctx, out_work);
+}
+
+CUDA_KERNEL_NODE_PARAMS cuda_graph_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){ .func = p->func,
+					  .gridDimX = p->gridDimX,
+					  .gridDimY = p->gridDimY,
+					  .gridDimZ = p->gridDimZ,
+					  .blockDimX = p->blockDimX,
+					  .blockDimY = p->blockDimY,
+					  .blockDimZ = p->blockDimZ,
+					  .sharedMemBytes = p->sharedMemBytes,
+					  .kernelParams = p->kernelParams,
+					  .extra = p->extra };
+}
+
+static CUresult add_kernel(CUgraph graph, const CUDA_KERNEL_NODE_PARAMS *p, CUgraphNode *out_node)
+{
+	struct cuda_work *work;
+	CUresult res = cuda_graph_kernel_work(p, &work);
+
 	return res == CUDA_SUCCESS ? cuda_graph_add(graph, work, out_node) : res;
 }
 
@@ -116,19 +146,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
 {
 	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph, dependencies,
 				 count);
-	struct cuda_launch l;
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!p)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	l = (struct cuda_launch){ .func = p->func ? p->func : (CUfunction)p->kern,
-				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
-				  .shared_bytes = p->sharedMemBytes,
-				  .params = p->kernelParams,
-				  .extra = p->extra };
-	return cuda_call_end(add_kernel(graph, &l, out_node));
+	return res == CUDA_SUCCESS ? cuda_call_end(add_kernel(graph, p, out_node)) : res;
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
@@ -136,19 +155,14 @@ CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 {
 	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph, dependencies,
 				 count);
-	struct cuda_launch l;
+	CUDA_KERNEL_NODE_PARAMS wide;
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (!p)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	l = (struct cuda_launch){ .func = p->func,
-				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
-				  .shared_bytes = p->sharedMemBytes,
-				  .params = p->kernelParams,
-				  .extra = p->extra };
-	return cuda_call_end(add_kernel(graph, &l, out_node));
+	wide = cuda_graph_widen(p);
+	return cuda_call_end(add_kernel(graph, &wide, out_node));
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
@@ -173,8 +187,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 				    CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-static CUresult fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,
-			  struct cuda_area *out_area)
+CUresult cuda_graph_fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,
+			      struct cuda_area *out_area)
 {
 	if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width ||
 	    !p->height || p->dst % p->elementSize ||
@@ -202,7 +216,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 		return res;
 	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
-		res = fill_area(params, ctx, &area);
+		res = cuda_graph_fill_area(params, ctx, &area);
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	work = cuda_area_fill_work(&area);

@@ -71,6 +71,7 @@ void cuda_memory_delete(struct cuda_range *range)
 	switch (range->kind) {
 	case RANGE_LINEAR:
 	case RANGE_MODULE:
+	case RANGE_ARRAY:
 		unplace(range);
 		break;
 	case RANGE_MANAGED:

@@ -19,6 +19,8 @@ enum object_kind {
 	OBJECT_GRAPH,
 	OBJECT_GRAPH_NODE,
 	OBJECT_GRAPH_EXEC,
+	OBJECT_ARRAY,
+	OBJECT_MIPMAP,
 };
 
 /* Adds a new object. 0 or -ENOMEM. */

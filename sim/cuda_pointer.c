@@ -181,6 +181,8 @@ static struct cuda_range *find(uint64_t address)
 {
 	struct cuda_range *range = cuda_range_find(address);
 
+	if (range && range->kind == RANGE_ARRAY)
+		return NULL;
 	return range && range->kind == RANGE_POOL ? cuda_pool_find(range->pool, address) : range;
 }
 

@@ -116,6 +116,8 @@ static bool is_allowed(const struct CUctx_st *ctx, const struct cuda_range *rang
 	case RANGE_HOST:
 	case RANGE_REGISTERED:
 		return true;
+	case RANGE_ARRAY:
+		return false;
 	case RANGE_MAPPED:
 		return (access == RANGE_WRITE ? range->writers : range->readers) & bit;
 	case RANGE_POOL:
@@ -128,7 +130,8 @@ static bool is_allowed(const struct CUctx_st *ctx, const struct cuda_range *rang
 static bool is_copyable(const struct CUctx_st *ctx, const struct cuda_range *range,
 			enum range_access access)
 {
-	if (range->kind == RANGE_LINEAR || range->kind == RANGE_MODULE || range->kind == RANGE_IPC)
+	if (range->kind == RANGE_LINEAR || range->kind == RANGE_MODULE ||
+	    range->kind == RANGE_IPC || range->kind == RANGE_ARRAY)
 		return true;
 	return is_allowed(ctx, range, access);
 }

@@ -22,6 +22,7 @@ enum range_kind {
 	RANGE_MAPPED,     /* a cuMemMap mapping */
 	RANGE_POOL,       /* what a pool holds; its allocations are the pool's own */
 	RANGE_IPC,        /* another process's linear memory */
+	RANGE_ARRAY,      /* an array\'s, which has no address for programs */
 };
 
 struct cuda_block;

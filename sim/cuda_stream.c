@@ -8,7 +8,7 @@
 #include "cuda_object.h"
 #include "cuda_work.h"
 
-enum { PER_THREAD = 16 };
+enum { PER_THREAD = 16, QUEUE_WORK = 1024 };
 
 static uint64_t last_id; /* the driver's lock */
 
@@ -136,13 +136,30 @@ CUresult cuda_stream_enqueue(struct CUstream_st *stream, struct cuda_work *work)
 	else
 		stream->head = work;
 	stream->tail = work;
+	stream->queued++;
 	if (cuda_work_wake(stream) != 0) {
 		/* no worker could be started, so this is the only work in the stream */
 		stream->head = stream->tail = NULL;
+		stream->queued = 0;
 		cuda_work_delete(work);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return CUDA_SUCCESS;
+}
+
+/* Waits for room in a full queue. */
+static CUresult make_room(struct CUstream_st *stream)
+{
+	if (stream->queued < QUEUE_WORK)
+		return CUDA_SUCCESS;
+	stream->references++;
+	while (stream->queued >= QUEUE_WORK && !stream->is_closing)
+		cuda_work_wait();
+	stream->references--;
+	if (!stream->is_closing)
+		return CUDA_SUCCESS;
+	cuda_work_changed();
+	return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuda_stream_submit(struct CUstream_st *stream, struct cuda_work *work)
@@ -152,6 +169,8 @@ CUresult cuda_stream_submit(struct CUstream_st *stream, struct cuda_work *work)
 	if (stream->capture)
 		return cuda_capture_add(stream, work);
 	res = cuda_capture_check_legacy(stream);
+	if (res == CUDA_SUCCESS)
+		res = make_room(stream);
 	if (res != CUDA_SUCCESS) {
 		cuda_work_delete(work);
 		return res;

@@ -30,10 +30,12 @@ struct CUstream_st {
 	int priority;
 	/* the driver's lock */
 	struct cuda_work *head, *tail;
+	int queued; /* pieces of work from head to tail */
 	bool has_worker, is_idle, is_closing;
 	int references; /* waits that look at it */
 	pthread_cond_t wake;
 	struct cuda_capture *capture;
+	CUstreamAttrValue window, policy;
 	struct CUstream_st *next;
 	/* the worker's own */
 	struct cuda_turn turn;
@@ -48,10 +50,11 @@ struct CUstream_st *cuda_stream_new(struct CUctx_st *ctx, unsigned flags, int pr
 CUresult cuda_stream_find(CUstream handle, enum stream_default form,
 			  struct CUstream_st **out_stream);
 
-/* Queues work; the stream owns it from then on, also on failure. */
+/* Queues work; the stream owns it from then on, also on failure. Waits, with the lock dropped, while
+ * the stream holds as much as a device's queue does. */
 CUresult cuda_stream_submit(struct CUstream_st *stream, struct cuda_work *work);
 
-/* Queues work on a stream that does not capture. */
+/* Queues work on a stream that does not capture, however much is queued. */
 CUresult cuda_stream_enqueue(struct CUstream_st *stream, struct cuda_work *work);
 
 /* Waits until all that is now in the stream has run; for the legacy stream, also in the blocking

@@ -137,3 +137,103 @@ CAPTURE(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz,
 	 const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
 	.status = status, .id = id, .graph = graph, .dependencies = dependencies, .edges = edges,
 	.count = count)
+
+/* The attributes that a stream keeps; the others exist for launches only. */
+static CUresult attribute(struct CUstream_st *stream, CUstreamAttrID id,
+			  CUstreamAttrValue **out_value)
+{
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+		*out_value = &stream->window;
+		return CUDA_SUCCESS;
+	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+		*out_value = &stream->policy;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult get_attribute(enum cuda_id id, CUstream handle, enum stream_default form,
+			      CUstreamAttrID attr, CUstreamAttrValue *out_value)
+{
+	CUstreamAttrValue *value;
+	struct CUstream_st *stream;
+	CUresult res = begin(id, handle, form, out_value, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+		out_value->priority = stream->priority;
+		return cuda_call_end(CUDA_SUCCESS);
+	}
+	res = attribute(stream, attr, &value);
+	if (res == CUDA_SUCCESS)
+		*out_value = *value;
+	return cuda_call_end(res);
+}
+
+static CUresult set_attribute(enum cuda_id id, CUstream handle, enum stream_default form,
+			      CUstreamAttrID attr, const CUstreamAttrValue *new_value)
+{
+	CUstreamAttrValue *value;
+	struct CUstream_st *stream;
+	CUresult res = begin(id, handle, form, new_value, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = attribute(stream, attr, &value);
+	if (res == CUDA_SUCCESS)
+		*value = *new_value;
+	return cuda_call_end(res);
+}
+
+static CUresult copy_attributes(enum cuda_id id, CUstream dst_handle, CUstream src_handle,
+				enum stream_default form)
+{
+	struct CUstream_st *dst, *src;
+	CUresult res = begin(id, dst_handle, form, &dst, &dst);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_stream_find(src_handle, form, &src);
+	if (res == CUDA_SUCCESS) {
+		dst->window = src->window;
+		dst->policy = src->policy;
+	}
+	return cuda_call_end(res);
+}
+
+CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *out_value)
+{
+	return get_attribute(CUDA_ID_cuStreamGetAttribute, stream, DEFAULT_LEGACY, attr, out_value);
+}
+
+CUresult cuStreamGetAttribute_ptsz(CUstream stream, CUstreamAttrID attr,
+				   CUstreamAttrValue *out_value)
+{
+	return get_attribute(CUDA_ID_cuStreamGetAttribute_ptsz, stream, DEFAULT_PER_THREAD, attr,
+			     out_value);
+}
+
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+{
+	return set_attribute(CUDA_ID_cuStreamSetAttribute, stream, DEFAULT_LEGACY, attr, value);
+}
+
+CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID attr,
+				   const CUstreamAttrValue *value)
+{
+	return set_attribute(CUDA_ID_cuStreamSetAttribute_ptsz, stream, DEFAULT_PER_THREAD, attr,
+			     value);
+}
+
+CUresult cuStreamCopyAttributes(CUstream dst, CUstream src)
+{
+	return copy_attributes(CUDA_ID_cuStreamCopyAttributes, dst, src, DEFAULT_LEGACY);
+}
+
+CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src)
+{
+	return copy_attributes(CUDA_ID_cuStreamCopyAttributes_ptsz, dst, src, DEFAULT_PER_THREAD);
+}

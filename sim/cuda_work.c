@@ -105,6 +105,7 @@ static void run_head(struct CUstream_st *stream)
 	if (res != CUDA_SUCCESS)
 		cuda_context_fail(ctx, res);
 	stream->head = work->next;
+	stream->queued--;
 	if (!stream->head)
 		stream->tail = NULL;
 	cuda_work_delete(work);

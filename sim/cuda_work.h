@@ -14,7 +14,7 @@
 struct cuda_kernel;
 struct cuda_pool_piece;
 struct cuda_record;
-struct CUgraphExec_st;
+struct cuda_program;
 struct CUstream_st;
 
 enum { WORK_PARAMS = 6 };
@@ -40,6 +40,7 @@ struct cuda_area {
 	uint64_t width_bytes, height, depth;
 	uint32_t value;
 	int value_bytes;
+	uint64_t dst_mapping, src_mapping; /* the memory behind a mapped address; else its place */
 	void *staging; /* the source's bytes, taken at the call; freed with the work */
 	struct CUctx_st *dst_ctx, *src_ctx; /* whose rights count */
 	bool is_dst_host, is_src_host;      /* pageable: no right needed */
@@ -72,7 +73,7 @@ struct cuda_work {
 			int index; /* of the device in the machine, or HEAP_HOST */
 		} prefetch;
 		struct cuda_pool_piece *piece;
-		struct CUgraphExec_st *exec;
+		struct cuda_program *program;
 	};
 };
 

@@ -38,53 +38,110 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 		memcpy(to, from, n);
 }
 
-/*
- * Writes both headers. `kept` is the file's own configuration where it had one: it holds where
- * `setup` says nothing. The magic numbers come last, so a reader that sees them sees the rest.
- */
-static void init_headers(struct region *r, const struct region_setup *setup, bool was_ours,
-			 bool was_hami)
+/* No limit begins so: what a process left that was killed while it stored one. */
+#define SPEC_TORN '\1'
+
+static void store_spec(struct ration_region *o, const struct region_setup *setup)
+{
+	const char *spec = setup->mem_spec ? setup->mem_spec : "";
+
+	__atomic_store_n(&o->mem_spec[0], SPEC_TORN, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	o->flags = setup->flags;
+	copy_text(o->mem_source, sizeof(o->mem_source), setup->mem_source);
+	copy_text(o->mem_spec + 1, sizeof(o->mem_spec) - 1, *spec ? spec + 1 : "");
+	__atomic_store_n(&o->mem_spec[0], *spec, __ATOMIC_RELEASE);
+}
+
+/* The limits that the file holds: 0, or -EBADMSG where nobody can say what they are. */
+static int check_spec(const struct region *r, struct region_error *err)
+{
+	const char *spec = r->own->mem_spec;
+
+	if (!*spec || (memchr(spec, '\0', sizeof(r->own->mem_spec)) &&
+		       limits_check(spec, LIMITS_ZERO_IS_NONE, NULL) == 0))
+		return 0;
+	return region_file_fail(err, -EBADMSG, r->path, "holds a limit that cannot be understood",
+				"; start it once with a limit, or remove it");
+}
+
+/* Clears all that belongs to processes and devices; not the monitor's two fields. */
+static void clear_all(struct region *r, bool was_ours)
 {
 	struct hami_region *h = r->hami;
 	struct ration_region *o = r->own;
-	int32_t utilization_switch = was_hami ? h->utilization_switch : 1;
-	int32_t recent_kernel = was_hami ? h->recent_kernel : 2;
-	uint64_t generation = was_ours ? o->generation + 1 : 1;
 
-	__atomic_store_n(&h->magic, 0, __ATOMIC_RELEASE);
-	if (was_hami || was_ours) {
-		memset(&h->major_version, 0, sizeof(*h) - sizeof(h->magic));
-		memset(o->devices, 0, sizeof(*o) - offsetof(struct ration_region, devices));
-		memset(o->hint, 0, sizeof(o->hint));
-		o->device_count = 0;
-	}
+	memset(&h->major_version, 0,
+	       offsetof(struct hami_region, utilization_switch) -
+		       offsetof(struct hami_region, major_version));
+	memset(&h->priority, 0, sizeof(*h) - offsetof(struct hami_region, priority));
+	if (!was_ours)
+		memset(&o->file_bytes, 0,
+		       offsetof(struct ration_region, hint) -
+			       offsetof(struct ration_region, file_bytes));
+	o->device_count = 0;
+	memset(o->hint, 0, sizeof(*o) - offsetof(struct ration_region, hint));
+}
+
+static void init_hami(struct hami_region *h, const struct region_setup *setup, bool keep_monitors)
+{
 	h->major_version = HAMI_MAJOR;
 	h->minor_version = HAMI_MINOR;
 	semaphore_init(h->sem);
 	semaphore_init(h->sem_postinit);
-	h->utilization_switch = utilization_switch;
-	h->recent_kernel = recent_kernel;
+	if (!keep_monitors) {
+		h->utilization_switch = 1;
+		h->recent_kernel = 2;
+	}
 	h->priority = setup->priority ? 1 : 0;
 	for (int d = 0; d < HAMI_DEVICES; d++)
 		h->sm_limit_pct[d] = 100;
+}
 
-	o->layout = RATION_LAYOUT;
+/*
+ * Writes both headers. Where `setup` says nothing the file's own configuration holds. A process may
+ * be killed anywhere in here: our magic comes first, so that the file is known for a region; the
+ * layout last of our part; the HAMi magic last of all, so that a reader who sees it sees the rest.
+ */
+static void init_headers(struct region *r, const struct region_setup *setup,
+			 enum region_content content, bool keep_monitors)
+{
+	bool was_ours = content == REGION_OURS || content == REGION_TORN;
+	struct hami_region *h = r->hami;
+	struct ration_region *o = r->own;
+
+	if (!was_ours) {
+		o->layout = 0;
+		__atomic_store_n(&o->magic, RATION_MAGIC, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&h->magic, 0, __ATOMIC_RELEASE);
+	if (content != REGION_EMPTY)
+		clear_all(r, was_ours);
+	init_hami(h, setup, keep_monitors);
 	o->file_bytes = RATION_FILE_BYTES;
 	o->devices_max = RATION_DEVICES;
 	o->slots_max = HAMI_SLOTS;
 	o->created_s = (uint64_t)time(NULL);
-	o->generation = generation;
-	if (setup->mem_spec || !was_ours) {
-		copy_text(o->mem_spec, sizeof(o->mem_spec), setup->mem_spec);
-		copy_text(o->mem_source, sizeof(o->mem_source), setup->mem_source);
-		o->flags = setup->flags;
-	}
-	o->mem_spec[sizeof(o->mem_spec) - 1] = '\0';
+	o->generation++;
+	if (setup->mem_spec || !was_ours)
+		store_spec(o, setup);
 	if ((setup->name && *setup->name) || !was_ours)
 		copy_text(o->name, sizeof(o->name), setup->name);
 	o->name[sizeof(o->name) - 1] = '\0';
-	__atomic_store_n(&o->magic, RATION_MAGIC, __ATOMIC_RELEASE);
+	__atomic_store_n(&o->layout, RATION_LAYOUT, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->magic, HAMI_MAGIC, __ATOMIC_RELEASE);
+}
+
+/*
+ * True when the two fields that a monitor writes are where this layout has them; `size` is the
+ * file's before it was grown.
+ */
+static bool has_monitor_fields(const struct hami_region *h, enum region_content content, off_t size)
+{
+	if (content == REGION_OURS || content == REGION_TORN)
+		return true;
+	return content == REGION_HAMI && h->magic == HAMI_MAGIC && h->major_version == HAMI_MAJOR &&
+	       (h->minor_version == HAMI_MINOR || size <= HAMI_REGION_BYTES + 1);
 }
 
 static int map_file(int fd, struct region *r, struct region_error *err)
@@ -101,7 +158,7 @@ static int map_file(int fd, struct region *r, struct region_error *err)
 }
 
 /* The creation lock is held: looks at what is there, and makes it a region of ours. */
-static int prepare(int fd, const struct region_setup *setup, struct region *r,
+static int prepare(int fd, off_t size, const struct region_setup *setup, struct region *r,
 		   struct region_error *err)
 {
 	enum region_content content;
@@ -122,10 +179,20 @@ static int prepare(int fd, const struct region_setup *setup, struct region *r,
 	rc = map_file(fd, r, err);
 	if (rc < 0)
 		return rc;
-	if (!alive)
-		init_headers(r, setup, content == REGION_OURS,
-			     content == REGION_OURS || content == REGION_HAMI);
-	return 0;
+	if (alive || (!setup->mem_spec && content != REGION_EMPTY && content != REGION_HAMI))
+		rc = check_spec(r, err);
+	if (rc == 0 && !alive)
+		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));
+	return rc;
+}
+
+static int lock_failed(struct region_error *err, int rc, const char *path)
+{
+	return region_file_fail(err, rc, path,
+				rc == -ETIMEDOUT ? "is locked by another process" :
+						   "cannot be locked",
+				rc == -ETIMEDOUT ? "; end it or choose another path" :
+						   "; choose a path on a local file system");
 }
 
 int region_open(const char *path, const struct region_setup *setup, struct region *r,
@@ -137,7 +204,8 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 	memset(r, 0, sizeof(*r));
 	r->fd = -1;
 	if (strlen(path) >= sizeof(r->path))
-		return region_file_fail(err, -ENAMETOOLONG, "", "the path is too long", "");
+		return region_file_fail(err, -ENAMETOOLONG, path, "cannot be opened",
+					"; choose a shorter one");
 	memcpy(r->path, path, strlen(path) + 1);
 	/* A tenant that ends may unlink the file between our open and our lock: then once more. */
 	for (int tries = 0;; tries++) {
@@ -147,16 +215,18 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 		rc = lock_wait(fd, 0, HAMI_REGION_BYTES, CREATE_WAIT_NS);
 		if (rc < 0) {
 			close(fd);
-			return region_file_fail(err, rc, path, "is locked by another process", "");
+			return lock_failed(err, rc, path);
 		}
 		if (sys_fstat(fd, &st) == 0 && st.st_nlink > 0)
 			break;
 		close(fd);
 		if (tries == 8)
-			return region_file_fail(err, -ESTALE, path, "keeps being removed", "");
+			return region_file_fail(err, -ESTALE, path, "keeps being removed",
+						"; choose another path");
 	}
-	rc = prepare(fd, setup, r, err);
+	rc = prepare(fd, st.st_size, setup, r, err);
 	if (rc < 0) {
+		region_close(r);
 		close(fd);
 		return rc;
 	}
@@ -186,7 +256,8 @@ void region_close(struct region *r)
 
 int region_reopen(const struct region *r)
 {
-	int fd = region_fd_up(open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	int fd = region_fd_up(
+		open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
 	struct stat st;
 
 	if (fd < 0)
@@ -215,19 +286,29 @@ int region_find_device(const struct ration_region *own, const char *uuid)
 	return -ENODEV;
 }
 
+/* HAMi's count follows ours, also after a process that was killed between the two. */
+static void publish_count(struct region *r, int count)
+{
+	uint64_t n = count < HAMI_DEVICES ? (uint64_t)count : HAMI_DEVICES;
+
+	if (r->hami->device_num != n)
+		__atomic_store_n(&r->hami->device_num, n, __ATOMIC_RELEASE);
+}
+
 int region_add_device(struct region *r, const char *uuid, uint64_t physical_bytes)
 {
-	int d = region_find_device(r->own, uuid);
+	int d = region_find_device(r->own, uuid), count = region_device_count(r->own);
 	struct ration_device *dev;
 
 	if (d >= 0) {
 		if (physical_bytes)
 			r->own->devices[d].physical_bytes = physical_bytes;
+		publish_count(r, count);
 		return d;
 	}
-	d = region_device_count(r->own);
-	if (d >= RATION_DEVICES || strlen(uuid) >= RATION_UUID_BYTES)
+	if (count >= RATION_DEVICES || strlen(uuid) >= RATION_UUID_BYTES)
 		return -ENOSPC;
+	d = count;
 	dev = &r->own->devices[d];
 	copy_text(dev->uuid, sizeof(dev->uuid), uuid);
 	dev->physical_bytes = physical_bytes;
@@ -237,8 +318,7 @@ int region_add_device(struct region *r, const char *uuid, uint64_t physical_byte
 		copy_text(r->hami->uuids[d], HAMI_UUID_BYTES, uuid);
 	/* Readers take the count first, then the rows below it. */
 	__atomic_store_n(&r->own->device_count, (uint32_t)d + 1, __ATOMIC_RELEASE);
-	if (d < HAMI_DEVICES)
-		__atomic_store_n(&r->hami->device_num, (uint64_t)d + 1, __ATOMIC_RELEASE);
+	publish_count(r, d + 1);
 	return d;
 }
 

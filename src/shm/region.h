@@ -9,12 +9,12 @@
 
 /* What a region is created with. Strings are borrowed for the call. */
 struct region_setup {
-	const char *name; /* of the tenant; NULL or "" = none */
-	const char *mem_spec; /* base/limits.h; NULL = keep what the file says */
+	const char *name;       /* of the tenant; NULL or "" = none */
+	const char *mem_spec;   /* base/limits.h; NULL = keep what the file says */
 	const char *mem_source; /* where mem_spec came from */
-	int priority; /* 0 high, 1 low */
-	uint32_t flags; /* RATION_FLAG_* */
-	bool must_be_new; /* -EBUSY when a living process or keeper has the file */
+	int priority;           /* 0 high, 1 low */
+	uint32_t flags;         /* RATION_FLAG_* */
+	bool must_be_new;       /* -EBUSY when a living process or keeper has the file */
 };
 
 /* A mapped region. Not thread safe; what it points to is shared. */
@@ -37,7 +37,7 @@ struct region_error {
  * success the creation lock is held until region_settle(). 0 or -errno with *out_error filled:
  * -ELOOP, -EISDIR, -ENOTSUP (not a regular file), -EACCES, -EROFS, -ENOSPC, -EFBIG (file size
  * limit), -ENOTUNIQ (holds something else), -ESTALE (in use with another layout), -EBUSY,
- * -ETIMEDOUT (the creation lock).
+ * -ETIMEDOUT (the creation lock), -EBADMSG (the limit it holds cannot be understood).
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *out_region,
 		struct region_error *out_error);

@@ -13,11 +13,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { PATH_SHOWN = 300 };
+
+static const char need_space[] = "; free some space or choose another path";
+
+/* True of the codes that stand for something found in the file; the kernel's words do not fit. */
+static bool is_finding(int rc)
+{
+	return rc == -ENOTUNIQ || rc == -ESTALE || rc == -EBADMSG || rc == -EBUSY;
+}
+
 int region_file_fail(struct region_error *err, int rc, const char *path, const char *what,
 		     const char *hint)
 {
-	snprintf(err->text, sizeof(err->text), "region %s %s (%s)%s", path, what, strerror(-rc),
-		 hint);
+	const char *dots = strlen(path) > PATH_SHOWN ? "..." : "";
+	const char *end = *dots ? path + strlen(path) - PATH_SHOWN : path;
+
+	if (is_finding(rc))
+		snprintf(err->text, sizeof(err->text), "region %s%s %s%s", dots, end, what, hint);
+	else
+		snprintf(err->text, sizeof(err->text), "region %s%s %s (%s)%s", dots, end, what,
+			 strerror(-rc), hint);
 	return rc;
 }
 
@@ -34,42 +50,47 @@ int region_fd_up(int fd)
 	return up;
 }
 
+/* What would be right where open() said -`rc`. */
+static const char *open_hint(int rc)
+{
+	switch (-rc) {
+	case ELOOP:
+		return "; a symbolic link is not followed: give the file itself";
+	case EISDIR:
+		return "; give the path of a file in it";
+	case ENOENT:
+	case ENOTDIR:
+		return "; its directory must exist";
+	case EACCES:
+		return "; its directory must be writable";
+	case ENXIO:
+		return "; it must be a regular file";
+	case EROFS:
+		return "; choose a path on a writable file system";
+	case EMFILE:
+		return "; raise ulimit -n or close some";
+	case ENAMETOOLONG:
+		return "; choose a shorter one";
+	case ENOSPC:
+	case EDQUOT:
+		return need_space;
+	default:
+		return "";
+	}
+}
+
 static int open_failed(struct region_error *err, const char *path)
 {
 	int rc = -errno;
-	const char *hint = "";
 	struct stat st;
-	char owner[64];
+	char owner[128];
 
-	switch (-rc) {
-	case ELOOP:
-		hint = "; a symbolic link is not followed: give the file itself";
-		break;
-	case EISDIR:
-		hint = "; give the path of a file in it";
-		break;
-	case ENOENT:
-		hint = "; its directory must exist";
-		break;
-	case EACCES:
-		if (sys_stat(path, &st) == 0) {
-			snprintf(owner, sizeof(owner), "; it belongs to uid %u and we are uid %u",
-				 (unsigned)st.st_uid, (unsigned)geteuid());
-			hint = owner;
-		} else {
-			hint = "; its directory must be writable";
-		}
-		break;
-	case ENXIO:
-		hint = "; it must be a regular file";
-		break;
-	case EROFS:
-		hint = "; choose a path on a writable file system";
-		break;
-	default:
-		break;
-	}
-	return region_file_fail(err, rc, path, "cannot be opened", hint);
+	if (rc != -EACCES || sys_stat(path, &st) < 0)
+		return region_file_fail(err, rc, path, "cannot be opened", open_hint(rc));
+	snprintf(owner, sizeof(owner),
+		 "; it belongs to uid %u and we are uid %u: change its mode or choose another path",
+		 (unsigned)st.st_uid, (unsigned)geteuid());
+	return region_file_fail(err, rc, path, "cannot be opened", owner);
 }
 
 int region_file_open(const char *path, struct region_error *err)
@@ -95,42 +116,73 @@ int region_file_open(const char *path, struct region_error *err)
 		int rc = S_ISDIR(st.st_mode) ? -EISDIR : -ENOTSUP;
 
 		close(fd);
-		return region_file_fail(err, rc, path, "is not a regular file", "");
+		return region_file_fail(err, rc, path, "is not a regular file",
+					"; choose another path");
 	}
 	return fd;
 }
 
-/* The inode of a line of /proc/PID/maps: its fifth field. 0 when the line has none. */
-static uint64_t maps_inode(const char *line)
+/* Field `n` (from 1) of a line of /proc/PID/maps; NULL when the line has none. */
+static const char *maps_field(const char *line, int n)
 {
-	for (int field = 1; field < 5; field++) {
+	for (int field = 1; field < n; field++) {
 		line = strchr(line, ' ');
 		if (!line)
-			return 0;
+			return NULL;
 		line += strspn(line, " ");
 	}
-	return units_parse_digits(line, NULL);
+	return line;
+}
+
+/*
+ * "major:minor " as /proc writes a device. The macros of that name are functions of glibc's that
+ * musl does not have.
+ */
+static void format_dev(uint64_t dev, char *buf, size_t buf_bytes)
+{
+	snprintf(buf, buf_bytes, "%02x:%02x ", (unsigned)(dev >> 8 & 0xfff),
+		 (unsigned)((dev & 0xff) | (dev >> 12 & 0xffffff00)));
+}
+
+/*
+ * True when the line is a mapping of the file `st` at `path`. Inode numbers repeat on other file
+ * systems; on some (overlayfs, btrfs) the device shown here is not that of stat(), but the name is.
+ */
+static bool is_mapping_of(const char *line, const struct stat *st, const char *path)
+{
+	const char *dev = maps_field(line, 4), *inode = maps_field(line, 5);
+	const char *mapped = strrchr(line, '/'), *name = strrchr(path, '/');
+	char want[32];
+
+	if (!inode || units_parse_digits(inode, NULL) != (uint64_t)st->st_ino)
+		return false;
+	format_dev(st->st_dev, want, sizeof(want));
+	if (!strncmp(dev, want, strlen(want)))
+		return true;
+	name = name ? name + 1 : path;
+	return mapped && strcspn(mapped + 1, "\n") == strlen(name) &&
+	       !strncmp(mapped + 1, name, strlen(name));
 }
 
 /* True when process `pid` has the file mapped. Unknown counts as no: /proc may be closed to us. */
-static bool maps_file(int pid, uint64_t inode)
+static bool maps_file(int pid, const struct stat *st, const char *path)
 {
-	char path[64], line[512];
+	char maps[64], line[4352];
 	bool found = false;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
+	snprintf(maps, sizeof(maps), "/proc/%d/maps", pid);
+	f = fopen(maps, "re");
 	if (!f)
 		return false;
 	while (!found && fgets(line, sizeof(line), f))
-		found = inode != 0 && maps_inode(line) == inode;
+		found = is_mapping_of(line, st, path);
 	fclose(f);
 	return found;
 }
 
 /* A process of another library that lives in the file: HAMi-core holds no lock while it does. */
-static int foreign_user(int fd)
+static int foreign_user(int fd, const char *path)
 {
 	struct stat st;
 	DIR *proc;
@@ -144,7 +196,7 @@ static int foreign_user(int fd)
 	for (struct dirent *d; !found && (d = readdir(proc));) {
 		int pid = (int)units_parse_digits(d->d_name, NULL);
 
-		if (pid > 0 && pid != (int)getpid() && maps_file(pid, st.st_ino))
+		if (pid > 0 && pid != (int)getpid() && maps_file(pid, &st, path))
 			found = pid;
 	}
 	closedir(proc);
@@ -159,7 +211,7 @@ static bool all_zero(const unsigned char *p, size_t n)
 	return true;
 }
 
-/* A creator that died before the magic leaves nothing but zeros, and never more than a region. */
+/* A creator that died before it wrote our magic leaves zeros, and never more than a region. */
 static bool is_blank(int fd, off_t size)
 {
 	unsigned char part[4096];
@@ -196,19 +248,19 @@ static int classify(int fd, const char *path, enum region_content *out, struct r
 		*out = REGION_EMPTY;
 		return 0;
 	}
-	/* Our header is written before the HAMi magic: a creator that died in between left it. */
+	/* Our magic is written before all else: a creator that died later left it. */
 	if (magic != HAMI_MAGIC && own[0] != RATION_MAGIC)
 		return region_file_fail(err, -ENOTUNIQ, path, "is not a region", hint);
 	*out = REGION_HAMI;
 	if (own[0] == RATION_MAGIC && (uint32_t)own[1] == RATION_LAYOUT &&
-	    (uint32_t)(own[1] >> 32) == RATION_FILE_BYTES && st.st_size >= (off_t)RATION_FILE_BYTES &&
-	    magic == HAMI_MAGIC)
-		*out = REGION_OURS;
+	    (uint32_t)(own[1] >> 32) == RATION_FILE_BYTES)
+		*out = magic == HAMI_MAGIC && st.st_size >= (off_t)RATION_FILE_BYTES ? REGION_OURS :
+										       REGION_TORN;
 	return 0;
 }
 
-int region_file_examine(int fd, const char *path, enum region_content *out_content,
-			bool *out_alive, struct region_error *err)
+int region_file_examine(int fd, const char *path, enum region_content *out_content, bool *out_alive,
+			struct region_error *err)
 {
 	int held, rc = classify(fd, path, out_content, err);
 	char hint[96];
@@ -225,47 +277,75 @@ int region_file_examine(int fd, const char *path, enum region_content *out_conte
 					"is in use, and is short or of another version",
 					"; end its processes first");
 	if (!held && *out_content == REGION_HAMI) {
-		pid = foreign_user(fd);
+		pid = foreign_user(fd, path);
 		snprintf(hint, sizeof(hint), "; process %d uses it: end it first", pid);
 		if (pid)
-			return region_file_fail(err, -ESTALE, path,
-						"is in use by another library", hint);
+			return region_file_fail(err, -ESTALE, path, "is in use by another library",
+						hint);
 	}
 	*out_alive = held;
 	return 0;
 }
 
+/* Reserves the space of a region, and then raises the size to it. 0 or -errno. */
+static int reserve(int fd, off_t size)
+{
+	int rc = -1;
+
+	/* tmpfs gives up when a signal comes, and a program may have a timer that never lets it. */
+	errno = EINTR;
+	for (int i = 0; rc < 0 && errno == EINTR && i < 100; i++)
+		rc = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, RATION_FILE_BYTES);
+	if (rc < 0)
+		return errno == EINTR || errno == ENOSYS ? -EOPNOTSUPP : -errno;
+	if (size < (off_t)RATION_FILE_BYTES && ftruncate(fd, RATION_FILE_BYTES) < 0)
+		return -errno;
+	return 0;
+}
+
+/* The same by writing every byte again: nobody but the caller uses the file. */
+static int rewrite(int fd)
+{
+	unsigned char part[4096];
+
+	for (off_t at = 0; at < (off_t)RATION_FILE_BYTES;) {
+		size_t want = RATION_FILE_BYTES - (size_t)at;
+		ssize_t n;
+
+		want = want < sizeof(part) ? want : sizeof(part);
+		memset(part, 0, want);
+		if (pread(fd, part, want, at) < 0)
+			return -errno;
+		n = pwrite(fd, part, want, at);
+		if (n <= 0)
+			return n < 0 ? -errno : -ENOSPC;
+		at += n;
+	}
+	return 0;
+}
+
 int region_file_grow(int fd, const char *path, struct region_error *err)
 {
-	static const char zeros[4096];
 	struct rlimit limit;
 	struct stat st;
-	off_t at;
+	int rc;
 
 	if (sys_fstat(fd, &st) < 0)
 		return region_file_fail(err, -errno, path, "cannot be read", "");
-	if (st.st_size >= (off_t)RATION_FILE_BYTES && st.st_blocks * 512 >= (off_t)RATION_FILE_BYTES)
+	if (st.st_size >= (off_t)RATION_FILE_BYTES &&
+	    st.st_blocks * 512 >= (off_t)RATION_FILE_BYTES)
 		return 0;
 	/* Beyond the limit the kernel would send SIGXFSZ, which ends the program. */
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < RATION_FILE_BYTES)
-		return region_file_fail(err, -EFBIG, path, "needs 4 MiB, more than ulimit -f allows",
+		return region_file_fail(err, -EFBIG, path,
+					"needs 4 MiB, more than ulimit -f allows",
 					"; raise it or choose an existing region");
 	/* Keeping the size first: a disk that fills up midway leaves the file as it was. */
-	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, RATION_FILE_BYTES) == 0) {
-		if (st.st_size < (off_t)RATION_FILE_BYTES && ftruncate(fd, RATION_FILE_BYTES) < 0)
-			return region_file_fail(err, -errno, path, "cannot be given space", "");
-		return 0;
-	}
-	if (errno != EOPNOTSUPP && errno != ENOSYS)
-		return region_file_fail(err, -errno, path, "cannot be given its 4 MiB of space", "");
-	for (at = st.st_size; at < (off_t)RATION_FILE_BYTES;) {
-		size_t want = RATION_FILE_BYTES - (size_t)at;
-		ssize_t n = pwrite(fd, zeros, want < sizeof(zeros) ? want : sizeof(zeros), at);
-
-		if (n <= 0)
-			return region_file_fail(err, n < 0 ? -errno : -ENOSPC, path,
-						"cannot be given its 4 MiB of space", "");
-		at += n;
-	}
+	rc = reserve(fd, st.st_size);
+	if (rc == -EOPNOTSUPP)
+		rc = rewrite(fd);
+	if (rc < 0)
+		return region_file_fail(err, rc, path, "cannot be given its 4 MiB of space",
+					rc == -ENOSPC || rc == -EDQUOT ? need_space : "");
 	return 0;
 }

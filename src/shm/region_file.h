@@ -6,9 +6,10 @@
 #include "shm/region.h"
 
 enum region_content {
-	REGION_EMPTY, /* new, or a creator died before it wrote the magic */
-	REGION_OURS, /* layout RATION_LAYOUT, whole */
-	REGION_HAMI, /* written by HAMi-core of some version, or by us with another layout */
+	REGION_EMPTY, /* new, or a creator died before it wrote anything */
+	REGION_OURS,  /* layout RATION_LAYOUT, whole */
+	REGION_TORN,  /* ours by its header, but short or left in the midst of its initialisation */
+	REGION_HAMI,  /* written by HAMi-core of some version, or by us with another layout */
 };
 
 /*
@@ -21,8 +22,8 @@ int region_file_open(const char *path, struct region_error *out_error);
  * What the locked file holds, and whether a living process or keeper has it. Content of no kind we
  * know is an error (-ENOTUNIQ): the file is somebody's data.
  */
-int region_file_examine(int fd, const char *path, enum region_content *out_content,
-			bool *out_alive, struct region_error *out_error);
+int region_file_examine(int fd, const char *path, enum region_content *out_content, bool *out_alive,
+			struct region_error *out_error);
 
 /*
  * Gives the file all its space, so that no later touch of the mapping can find the disk full.
@@ -30,6 +31,9 @@ int region_file_examine(int fd, const char *path, enum region_content *out_conte
  */
 int region_file_grow(int fd, const char *path, struct region_error *out_error);
 
-/* Fills *err with "PATH WHAT: REASON HINT" and returns rc, a -errno. */
+/*
+ * Fills *err with "PATH WHAT (what rc means)HINT", of a long path the end alone; without the
+ * parentheses for what we found in the file ourselves. Returns rc, a -errno.
+ */
 int region_file_fail(struct region_error *err, int rc, const char *path, const char *what,
 		     const char *hint);

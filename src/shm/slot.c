@@ -29,8 +29,12 @@ static int keep_lock(struct region *r, int fd, int64_t at, struct slot *out)
 
 	out->keep = NULL;
 	out->fd = -1;
-	if (keep == MAP_FAILED || madvise(keep, (size_t)page_bytes, MADV_DONTFORK) < 0)
+	if (keep == MAP_FAILED)
 		goto keep_fd;
+	if (madvise(keep, (size_t)page_bytes, MADV_DONTFORK) < 0) {
+		munmap(keep, (size_t)page_bytes);
+		goto keep_fd;
+	}
 	close(fd);
 	rc = lock_held(r->fd, at, 1, NULL);
 	if (rc == 1) {
@@ -75,30 +79,43 @@ static void clear_hami(struct hami_slot *s)
 		__atomic_store_n(&s->used[d].context_bytes, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->used[d].module_bytes, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->used[d].data_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].offset_bytes, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->used[d].total_bytes, 0, __ATOMIC_RELEASE);
 		s->monitorused_bytes[d] = 0;
+		s->util[d].dec_pct = 0;
+		s->util[d].enc_pct = 0;
 		__atomic_store_n(&s->util[d].sm_pct, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&s->seqlock, 0, __ATOMIC_RELEASE);
+}
+
+/* Makes proc_num cover slot `index`; a value that monitors would fall over covers all of them. */
+static void raise_bound(struct hami_region *h, unsigned index)
+{
+	int32_t want, bound = __atomic_load_n(&h->proc_num, __ATOMIC_RELAXED);
+
+	do {
+		want = bound < 0 || bound > HAMI_SLOTS ? HAMI_SLOTS : (int32_t)index + 1;
+		if (bound >= want && bound <= HAMI_SLOTS)
+			return;
+	} while (!__atomic_compare_exchange_n(&h->proc_num, &bound, want, true, __ATOMIC_RELEASE,
+					      __ATOMIC_RELAXED));
 }
 
 static void fill(struct region *r, unsigned index)
 {
 	struct hami_slot *h = &r->hami->procs[index];
 	struct ration_slot *s = &r->own->slots[index];
-	int32_t bound = __atomic_load_n(&r->hami->proc_num, __ATOMIC_RELAXED);
 
+	/* First what leads a reaper here: from now on we may be killed. */
+	hint_set(r, index, 1);
+	raise_bound(r->hami, index);
 	s->pid = (uint32_t)getpid();
 	s->start_ticks = clock_process_start((int)getpid());
 	memset(s->comm, 0, sizeof(s->comm));
 	prctl(PR_GET_NAME, s->comm);
 	__atomic_store_n(&h->pid, (int32_t)getpid(), __ATOMIC_RELAXED);
 	__atomic_store_n(&h->status, HAMI_RUNNING, __ATOMIC_RELEASE);
-	hint_set(r, index, 1);
-	while (bound < (int32_t)index + 1 &&
-	       !__atomic_compare_exchange_n(&r->hami->proc_num, &bound, (int32_t)index + 1, true,
-					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-		;
 }
 
 /* The first slot whose byte can be had; those that look free first. Locked on `fd`. */
@@ -144,17 +161,18 @@ int slot_claim(struct region *r, struct slot *out)
 
 void slot_vacate(struct region *r, const struct slot *slot)
 {
-	clear_hami(&r->hami->procs[slot->index]);
+	if (slot->index < HAMI_SLOTS)
+		clear_hami(&r->hami->procs[slot->index]);
 }
 
 int slot_reap(struct region *r, int own)
 {
 	int fd = region_reopen(r), reaped = 0;
-	unsigned bound = region_slot_bound(r->hami);
 
 	if (fd < 0)
 		return fd;
-	for (unsigned i = 0; i < bound; i++) {
+	/* All hints: proc_num is in reach of others and must hide nobody's bytes. */
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
 		if ((int)i == own || !__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
 			continue;
 		if (lock_try(fd, RATION_LOCK_SLOT + i, 1) != 0)

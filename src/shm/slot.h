@@ -13,7 +13,7 @@
 struct slot {
 	unsigned index;
 	void *keep; /* a mapped page of the locked description, or NULL */
-	int fd; /* the locked descriptor, where a mapping does not hold the lock; else -1 */
+	int fd;     /* the locked descriptor, where a mapping does not hold the lock; else -1 */
 };
 
 /*
@@ -22,7 +22,10 @@ struct slot {
  */
 int slot_claim(struct region *region, struct slot *out_slot);
 
-/* Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit. */
+/*
+ * Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit. Nothing
+ * for a keeper.
+ */
 void slot_vacate(struct region *region, const struct slot *slot);
 
 /*

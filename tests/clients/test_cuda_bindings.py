@@ -172,5 +172,5 @@ def test_older_driver(machine):
 
 
 def test_not_supported(machine):
-    out = run(machine, "print(error(cu.cuArrayCreate(cu.CUDA_ARRAY_DESCRIPTOR())))")
+    out = run(machine, "print(error(cu.cuMulticastAddDevice(cu.CUmemGenericAllocationHandle(0), device)))")
     assert out == ["CUDA_ERROR_NOT_SUPPORTED"]

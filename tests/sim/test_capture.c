@@ -360,6 +360,76 @@ static void by_hand(void)
 	OK(cuMemFree_v2(b));
 }
 
+/* An executable graph takes another one's parameters, unless what is behind its memory changed. */
+static void updates(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemAccessDesc access = { prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUDA_MEMSET_NODE_PARAMS set = { .value = 1, .elementSize = 4, .width = 1, .height = 1 };
+	CUDA_KERNEL_NODE_PARAMS kernel = { .func = fill,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1 };
+	CUmemGenericAllocationHandle first, second;
+	CUgraphExecUpdateResultInfo info;
+	CUgraphNode set_node, kernel_node, other_node;
+	CUgraph graph, other;
+	CUgraphExec exec;
+	uint64_t words = 1;
+	unsigned value = 2;
+	CUdeviceptr a;
+	void *params[] = { &a, &value, &words };
+
+	OK(cuMemAddressReserve(&a, 2 * MIB, 0, 0, 0));
+	OK(cuMemCreate(&first, 2 * MIB, &prop, 0));
+	OK(cuMemCreate(&second, 2 * MIB, &prop, 0));
+	OK(cuMemMap(a, 2 * MIB, 0, first, 0));
+	OK(cuMemSetAccess(a, 2 * MIB, &access, 1));
+	set.dst = a;
+	kernel.kernelParams = params;
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddMemsetNode(&set_node, graph, NULL, 0, &set, context));
+	OK(cuGraphAddKernelNode_v2(&kernel_node, graph, &set_node, 1, &kernel));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	value = 3;
+	OK(cuGraphExecKernelNodeSetParams_v2(exec, kernel_node, &kernel));
+	EXPECT(cuGraphExecKernelNodeSetParams_v2(exec, set_node, &kernel),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuGraphLaunch(exec, NULL));
+	TRUE(word_at(a) == 3);
+	set.dst = a + 4;
+	OK(cuGraphExecMemsetNodeSetParams(exec, set_node, &set, context));
+	OK(cuGraphExecUpdate_v2(exec, graph, &info));
+	TRUE(info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS);
+	OK(cuGraphLaunch(exec, NULL));
+	TRUE(word_at(a) == 2);
+	OK(cuGraphCreate(&other, 0));
+	OK(cuGraphAddMemsetNode(&other_node, other, NULL, 0, &set, context));
+	EXPECT(cuGraphExecUpdate_v2(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	TRUE(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+	OK(cuMemUnmap(a, 2 * MIB));
+	OK(cuMemMap(a, 2 * MIB, 0, second, 0));
+	OK(cuMemSetAccess(a, 2 * MIB, &access, 1));
+	OK(cuGraphLaunch(exec, NULL));
+	TRUE(word_at(a) == 2);
+	EXPECT(cuGraphExecMemsetNodeSetParams(exec, set_node, &set, context),
+	       CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuGraphExecUpdate_v2(exec, graph, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	TRUE(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+	TRUE(info.errorNode == set_node);
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(other));
+	OK(cuGraphDestroy(graph));
+	OK(cuMemUnmap(a, 2 * MIB));
+	OK(cuMemRelease(second));
+	OK(cuMemRelease(first));
+	OK(cuMemAddressFree(a, 2 * MIB));
+}
+
 int main(void)
 {
 	context = check_start("count=1,mem=1g");
@@ -372,5 +442,6 @@ int main(void)
 	joins();
 	wrong_thread();
 	by_hand();
+	updates();
 	return check_end();
 }

@@ -198,7 +198,7 @@ static int forked(void *arg)
 	EXPECT(cuCtxGetCurrent(&ctx), CUDA_ERROR_NOT_INITIALIZED);
 	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
 	EXPECT(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_INITIALIZED);
-	EXPECT(cuArrayDestroy(NULL), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuMulticastAddDevice(0, 0), CUDA_ERROR_NOT_INITIALIZED);
 	return 0;
 }
 

@@ -172,7 +172,7 @@ static void rectangles(void)
 	c.Height = 51;
 	EXPECT(cuMemcpy2D_v2(&c), CUDA_ERROR_INVALID_VALUE);
 	c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-	EXPECT(cuMemcpy2D_v2(&c), CUDA_ERROR_NOT_SUPPORTED);
+	EXPECT(cuMemcpy2D_v2(&c), CUDA_ERROR_INVALID_HANDLE);
 	c.srcMemoryType = (CUmemorytype)9;
 	EXPECT(cuMemcpy2D_v2(&c), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuMemcpy2D_v2(NULL), CUDA_ERROR_INVALID_VALUE);
@@ -206,6 +206,37 @@ static void boxes(void)
 	OK(cuMemFree_v2(c.dstDevice));
 }
 
+/* Many copies in one call. */
+static void batch(void)
+{
+	CUmemcpyAttributes attrs = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+	size_t first = 0, bytes[3] = { 100, 200, 300 }, failed = 77;
+	CUdeviceptr a, dst[3], src[3];
+	CUstream stream;
+
+	pattern();
+	OK(cuMemAlloc_v2(&a, 600));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (size_t i = 0, at = 0; i < 3; at += bytes[i], i++) {
+		dst[i] = a + at;
+		src[i] = (CUdeviceptr)host + at;
+	}
+	OK(cuMemcpyBatchAsync_v2(dst, src, bytes, 3, &attrs, &first, 1, stream));
+	OK(cuMemcpyDtoHAsync_v2(back, a, 600, stream));
+	OK(cuStreamSynchronize(stream));
+	TRUE(memcmp(host, back, 600) == 0);
+	dst[1] = a + 500;
+	EXPECT(cuMemcpyBatchAsync(dst, src, bytes, 3, &attrs, &first, 1, &failed, stream),
+	       CUDA_ERROR_INVALID_VALUE);
+	TRUE(failed == 1);
+	EXPECT(cuMemcpyBatchAsync_v2(dst, src, bytes, 0, &attrs, &first, 1, stream),
+	       CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuMemcpyBatchAsync_v2(dst, src, bytes, 1, &attrs, &first, 1, NULL),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuStreamDestroy_v2(stream));
+	OK(cuMemFree_v2(a));
+}
+
 int main(void)
 {
 	check_start("count=1,mem=1g");
@@ -216,5 +247,6 @@ int main(void)
 	fills();
 	rectangles();
 	boxes();
+	batch();
 	return check_end();
 }

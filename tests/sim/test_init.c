@@ -11,7 +11,7 @@ static void before_init(void)
 	EXPECT(cuDeviceGet(&dev, 0), CUDA_ERROR_NOT_INITIALIZED);
 	EXPECT(cuMemAlloc_v2(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
 	EXPECT(cuCtxSynchronize(), CUDA_ERROR_NOT_INITIALIZED);
-	EXPECT(cuArrayDestroy(NULL), CUDA_ERROR_NOT_INITIALIZED);
+	EXPECT(cuMulticastAddDevice(0, 0), CUDA_ERROR_NOT_INITIALIZED);
 	OK(cuDriverGetVersion(&version));
 	TRUE(version == 12040);
 	EXPECT(cuDriverGetVersion(NULL), CUDA_ERROR_INVALID_VALUE);

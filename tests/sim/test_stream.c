@@ -190,6 +190,112 @@ static void host_functions(void)
 	EXPECT(cuStreamAddCallback(NULL, callback, NULL, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+struct filler {
+	CUcontext ctx;
+	CUstream stream;
+	int launched, wanted;
+};
+
+static void *launch_many(void *arg)
+{
+	struct filler *f = arg;
+
+	OK(cuCtxSetCurrent(f->ctx));
+	for (int i = 0; i < f->wanted; i++) {
+		check_spin(spin, f->stream, 0);
+		__atomic_fetch_add(&f->launched, 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static int launched(struct filler *f)
+{
+	return __atomic_load_n(&f->launched, __ATOMIC_ACQUIRE);
+}
+
+/* A launch into a full queue, of 1024 with what runs, waits until there is room. */
+static void full_queue(CUcontext ctx)
+{
+	struct filler f = { .ctx = ctx, .wanted = 3000 };
+	pthread_t thread;
+	int flag = 0;
+
+	OK(cuStreamCreate(&f.stream, CU_STREAM_NON_BLOCKING));
+	OK(cuLaunchHostFunc(f.stream, check_hold, &flag));
+	pthread_create(&thread, NULL, launch_many, &f);
+	while (launched(&f) < 1023)
+		usleep(1000);
+	usleep(20000);
+	TRUE(launched(&f) == 1023);
+	EXPECT(cuStreamQuery(f.stream), CUDA_ERROR_NOT_READY);
+	check_let_go(&flag);
+	pthread_join(thread, NULL);
+	OK(cuStreamSynchronize(f.stream));
+	OK(cuStreamDestroy_v2(f.stream));
+}
+
+static void attributes(void)
+{
+	CUstreamAttrValue value = { .syncPolicy = CU_SYNC_POLICY_YIELD }, got = { .pad = "" };
+	CUstream a, b;
+
+	OK(cuStreamCreate(&a, 0));
+	OK(cuStreamCreateWithPriority(&b, 0, -2));
+	OK(cuStreamSetAttribute(a, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+	OK(cuStreamCopyAttributes(b, a));
+	OK(cuStreamGetAttribute(b, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+	TRUE(got.syncPolicy == CU_SYNC_POLICY_YIELD);
+	OK(cuStreamGetAttribute(b, CU_STREAM_ATTRIBUTE_PRIORITY, &got));
+	TRUE(got.priority == -2);
+	EXPECT(cuStreamGetAttribute(b, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuStreamDestroy_v2(b));
+	OK(cuStreamDestroy_v2(a));
+}
+
+/* Streams wait for values in memory and write them. */
+static void memory_operations(void)
+{
+	CUstreamBatchMemOpParams ops[2] = { { 0 } };
+	CUstream writer, waiter;
+	CUdeviceptr word;
+	uint64_t *pinned;
+
+	OK(cuMemAlloc_v2(&word, 8));
+	OK(cuMemsetD8_v2(word, 0, 8));
+	OK(cuMemHostAlloc((void **)&pinned, 8, 0));
+	*pinned = 0;
+	OK(cuCtxSynchronize());
+	OK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&waiter, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamWaitValue32_v2(waiter, word, 5, CU_STREAM_WAIT_VALUE_GEQ));
+	OK(cuStreamWriteValue64_v2(waiter, (CUdeviceptr)pinned, 9, 0));
+	EXPECT(cuStreamQuery(waiter), CUDA_ERROR_NOT_READY);
+	OK(cuStreamWriteValue32_v2(writer, word, 4, 0));
+	OK(cuStreamSynchronize(writer));
+	EXPECT(cuStreamQuery(waiter), CUDA_ERROR_NOT_READY);
+	ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	ops[0].writeValue.address = word;
+	ops[0].writeValue.value = 6;
+	ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	ops[1].waitValue.address = (CUdeviceptr)pinned;
+	ops[1].waitValue.value64 = 9;
+	ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+	OK(cuStreamBatchMemOp_v2(writer, 2, ops, 0));
+	OK(cuStreamSynchronize(writer));
+	OK(cuStreamSynchronize(waiter));
+	TRUE(*pinned == 9);
+	EXPECT(cuStreamWaitValue32_v2(waiter, word + 1, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuStreamWriteValue32_v2(waiter, 0x1000, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuStreamWaitValue32_v2(waiter, word, 0, CU_STREAM_WAIT_VALUE_FLUSH),
+	       CUDA_ERROR_NOT_SUPPORTED);
+	EXPECT(cuStreamBatchMemOp_v2(writer, 0, ops, 0), CUDA_ERROR_INVALID_VALUE);
+	OK(cuStreamDestroy_v2(waiter));
+	OK(cuStreamDestroy_v2(writer));
+	OK(cuMemFreeHost(pinned));
+	OK(cuMemFree_v2(word));
+}
+
 /* Many threads, each with a stream of its own and the shared legacy one. */
 static void *crowd(void *ctx)
 {
@@ -236,6 +342,9 @@ int main(void)
 	non_blocking();
 	per_thread(ctx);
 	host_functions();
+	full_queue(ctx);
+	attributes();
+	memory_operations();
 	threads(ctx);
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 	return check_end();

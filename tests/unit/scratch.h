@@ -43,7 +43,7 @@ static inline int scratch_remove(void **state)
 /* A path in the folder. The text lives until the fourth call after. */
 static inline const char *scratch_path(const char *name)
 {
-	static char paths[4][512];
+	static char paths[4][1024];
 	static int next;
 	char *path = paths[next++ & 3];
 

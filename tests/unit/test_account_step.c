@@ -4,37 +4,22 @@
  */
 #include "shm/account.h"
 
-#include "child.h"
-
-#include <sys/mman.h>
-#include <sys/ptrace.h>
+#include "step.h"
 
 #define LIMIT UINT64_C(1000)
 
 static struct ration_region *region;
-static bool *is_over; /* shared: the script is */
-
-/* Stops the traced process here, with nothing left to return from. */
-static inline void breakpoint(void)
-{
-#if defined __x86_64__
-	__asm__ volatile("int3");
-#endif
-}
-
 static int make_region(void **state)
 {
 	(void)state;
 	region = mmap(NULL, sizeof(*region), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
-	is_over = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	return region == MAP_FAILED || (void *)is_over == MAP_FAILED ? -1 : 0;
+	return region == MAP_FAILED ? -1 : 0;
 }
 
 static int drop_region(void **state)
 {
 	(void)state;
-	munmap(is_over, 1);
 	return munmap(region, sizeof(*region));
 }
 
@@ -72,33 +57,22 @@ static void leave_behind(void)
 	account_add(&other, 10, LIMIT);
 }
 
-/* Runs `script`, killed after `steps` instructions. False when it was over by then. */
-static bool run_killed(void (*script)(void), long steps)
-{
-	pid_t pid;
-	int status;
+static void (*script)(void);
 
-	*is_over = false;
-	pid = fork();
-	if (pid == 0) {
-		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		breakpoint();
-		script();
-		*is_over = true;
-		_exit(0);
-	}
-	assert_true(pid > 0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSTOPPED(status));
-	for (long i = 0; i < steps && !*is_over; i++) {
-		if (ptrace(PTRACE_SINGLESTEP, pid, 0, 0) < 0)
-			fail_msg("step: %s", strerror(errno));
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_true(WIFSTOPPED(status));
-	}
-	kill(pid, SIGKILL);
-	waitpid(pid, &status, 0);
-	return !*is_over;
+static void body(void)
+{
+	step_from_here();
+	script();
+}
+
+/* Runs the script, killed after `steps` instructions. False when it was over by then. */
+static bool run_killed(long steps)
+{
+	pid_t pid = step_start(body);
+
+	for (long i = 0; i < steps && step_one(pid); i++)
+		;
+	return step_kill(pid);
 }
 
 static uint64_t held(unsigned slot)
@@ -118,11 +92,12 @@ static void check_books(long steps)
 			 (unsigned long)total, (unsigned long)held(1), (unsigned long)held(2));
 }
 
-static void kill_everywhere(void (*prepare)(void), void (*script)(void), bool with_other)
+static void kill_everywhere(void (*prepare)(void), void (*run)(void), bool with_other)
 {
 	bool killed = true;
 	long steps = 0;
 
+	script = run;
 	for (; killed; steps++) {
 		struct account_holder other;
 
@@ -130,7 +105,7 @@ static void kill_everywhere(void (*prepare)(void), void (*script)(void), bool wi
 		memset(region->slots, 0, 4 * sizeof(*region->slots));
 		if (prepare)
 			prepare();
-		killed = run_killed(script, steps);
+		killed = run_killed(steps);
 		check_books(steps);
 		if (with_other) {
 			account_settle(&other, region, 2, 0);
@@ -148,38 +123,27 @@ static void kill_everywhere(void (*prepare)(void), void (*script)(void), bool wi
 	assert_true(steps > 40);
 }
 
-static bool can_step(void)
-{
-#if defined __x86_64__
-	return !BUILD_SANITIZED;
-#else
-	return false;
-#endif
-}
-
-#define REASON "single steps are taken on x86-64 only, and without a sanitizer"
-
 static void test_owner_killed(void **state)
 {
 	(void)state;
-	if (!can_step())
-		SKIP(REASON);
+	if (!step_is_possible())
+		SKIP(STEP_REASON);
 	kill_everywhere(NULL, own, false);
 }
 
 static void test_owner_killed_others_go_on(void **state)
 {
 	(void)state;
-	if (!can_step())
-		SKIP(REASON);
+	if (!step_is_possible())
+		SKIP(STEP_REASON);
 	kill_everywhere(NULL, own, true);
 }
 
 static void test_reaper_killed(void **state)
 {
 	(void)state;
-	if (!can_step())
-		SKIP(REASON);
+	if (!step_is_possible())
+		SKIP(STEP_REASON);
 	kill_everywhere(leave_behind, reap_1, true);
 }
 

@@ -1,0 +1,225 @@
+#include <stdbool.h>
+#include <string.h>
+
+#include "cuda_area.h"
+#include "cuda_call.h"
+#include "cuda_context.h"
+#include "cuda_copy.h"
+#include "cuda_graph.h"
+#include "cuda_object.h"
+#include "cuda_work.h"
+
+/* May the new operands take the place of the old ones? Not when what is behind them has changed. */
+static bool has_same_mapping(const struct cuda_area *old, const struct cuda_area *new)
+{
+	return old->dst_mapping == new->dst_mapping && old->src_mapping == new->src_mapping &&
+	       old->dst_ctx == new->dst_ctx;
+}
+
+static bool is_area(const struct cuda_work *work)
+{
+	return work->ops->node_type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+	       work->ops->node_type == CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
+/* Areas as they would be resolved now: memory may have been mapped anew since the node was made. */
+static CUresult resolve_again(struct cuda_work *work)
+{
+	struct cuda_area *a = &work->area;
+
+	if (!is_area(work))
+		return CUDA_SUCCESS;
+	if (work->ops->node_type == CU_GRAPH_NODE_TYPE_MEMSET)
+		return cuda_area_resolve_fill(a, a->dst_ctx);
+	return cuda_area_resolve(a, a->dst_ctx, SIDE_ANY, SIDE_ANY);
+}
+
+static CUgraphExecUpdateResult compare(const struct cuda_program *old, struct cuda_program *new,
+				       int *out_at)
+{
+	*out_at = -1;
+	if (old->count != new->count)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (int i = 0; i < old->count; i++) {
+		*out_at = i;
+		if (old->work[i]->ops->node_type != new->work[i]->ops->node_type)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+		if (resolve_again(new->work[i]) != CUDA_SUCCESS)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+		if (is_area(old->work[i]) &&
+		    !has_same_mapping(&old->work[i]->area, &new->work[i]->area))
+			return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	}
+	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+static CUresult update(enum cuda_id id, CUgraphExec exec, CUgraph graph, CUgraphNode *out_node,
+		       CUgraphExecUpdateResult *out_result)
+{
+	CUresult res = cuda_call_begin(id);
+	struct cuda_program *program;
+	int at;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec) || !cuda_object_is(OBJECT_GRAPH, graph))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	program = cuda_program_new(graph);
+	if (!program)
+		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	*out_result = compare(exec->program, program, &at);
+	*out_node = NULL;
+	if (*out_result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+		if (at >= 0)
+			*out_node = (CUgraphNode)program->node[at];
+		cuda_program_put(program);
+		return cuda_call_end(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	}
+	/* its nodes are known by the handles of the graph it was first made of */
+	memcpy(program->node, exec->program->node, (size_t)program->count * sizeof(*program->node));
+	cuda_program_put(exec->program);
+	exec->program = program;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *out_error_node,
+			   CUgraphExecUpdateResult *out_result)
+{
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_ERROR;
+	CUgraphNode node = NULL;
+	CUresult res = update(CUDA_ID_cuGraphExecUpdate, exec, graph, &node, &result);
+
+	if (out_error_node)
+		*out_error_node = node;
+	if (out_result)
+		*out_result = result;
+	return res;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
+			      CUgraphExecUpdateResultInfo *out_result)
+{
+	CUgraphExecUpdateResultInfo info = { .result = CU_GRAPH_EXEC_UPDATE_ERROR };
+	CUresult res = update(CUDA_ID_cuGraphExecUpdate_v2, exec, graph, &info.errorNode,
+			      &info.result);
+
+	if (out_result)
+		*out_result = info;
+	return res;
+}
+
+/* Starts a change of the node of an executable graph that came from `node`. */
+static CUresult begin(enum cuda_id id, CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
+		      int *out_at)
+{
+	CUresult res = cuda_call_begin(id);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < exec->program->count; i++) {
+		if (exec->program->node[i] != node)
+			continue;
+		if (exec->program->work[i]->ops->node_type != type)
+			break;
+		*out_at = i;
+		return CUDA_SUCCESS;
+	}
+	return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Puts work in the place of a node's; owns it, also on failure. */
+static CUresult replace(CUgraphExec exec, int at, struct cuda_work *work)
+{
+	struct cuda_program *program = cuda_program_copy(exec->program);
+
+	if (!program) {
+		cuda_work_delete(work);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	cuda_work_delete(program->work[at]);
+	program->work[at] = work;
+	cuda_program_put(exec->program);
+	exec->program = program;
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_kernel(enum cuda_id id, CUgraphExec exec, CUgraphNode node,
+			   const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	struct cuda_work *work;
+	int at = 0;
+	CUresult res = begin(id, exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &at);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_graph_kernel_work(params, &work);
+	return cuda_call_end(res == CUDA_SUCCESS ? replace(exec, at, work) : res);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+					   const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	return set_kernel(CUDA_ID_cuGraphExecKernelNodeSetParams_v2, exec, node, params);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+	CUDA_KERNEL_NODE_PARAMS wide;
+
+	if (!params)
+		return set_kernel(CUDA_ID_cuGraphExecKernelNodeSetParams, exec, node, NULL);
+	wide = cuda_graph_widen(params);
+	return set_kernel(CUDA_ID_cuGraphExecKernelNodeSetParams, exec, node, &wide);
+}
+
+static CUresult set_area(CUgraphExec exec, int at, const struct cuda_area *area,
+			 struct cuda_work *(*make)(const struct cuda_area *))
+{
+	struct cuda_work *work;
+
+	if (cuda_area_is_empty(area) || !has_same_mapping(&exec->program->work[at]->area, area))
+		return CUDA_ERROR_INVALID_VALUE;
+	work = make(area);
+	return work ? replace(exec, at, work) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static struct cuda_work *make_copy(const struct cuda_area *area)
+{
+	return cuda_area_copy_work(area, false);
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMCPY3D *params, CUcontext ctx)
+{
+	struct cuda_area area;
+	int at = 0;
+	CUresult res = begin(CUDA_ID_cuGraphExecMemcpyNodeSetParams, exec, node,
+			     CU_GRAPH_NODE_TYPE_MEMCPY, &at);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_copy_area(params, ctx, &area);
+	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, make_copy) : res);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+{
+	struct cuda_area area;
+	int at = 0;
+	CUresult res = begin(CUDA_ID_cuGraphExecMemsetNodeSetParams, exec, node,
+			     CU_GRAPH_NODE_TYPE_MEMSET, &at);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_graph_fill_area(params, ctx, &area);
+	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, cuda_area_fill_work) :
+						   res);
+}

@@ -1,0 +1,116 @@
+"""Drivers that lack a function, or NVML: what is missing is as missing as without us."""
+import shutil
+
+import pytest
+
+from conftest import BUILD, MIB, PROGRAMS
+
+NOT_FOUND = 500
+DRIVER = "open=libcuda.so.1"
+
+
+def use(place, driver, nvml=True):
+    """Makes the programs find this driver first; and without NVML no NVML at all."""
+    folder = PROGRAMS / driver if driver else place.folder / "driver"
+    if not nvml:
+        folder.mkdir(exist_ok=True)
+        shutil.copy(BUILD / "sim" / "libcuda.so.1", folder)
+        place.settings["LD_LIBRARY_PATH"] = folder
+    else:
+        place.settings["LD_LIBRARY_PATH"] = f"{folder}:{BUILD / 'sim'}"
+
+
+WITHOUT = {
+    "without_vmm": ["cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
+                    "cuMemRetainAllocationHandle"],
+    "without_proc": ["cuGetProcAddress", "cuGetProcAddress_v2"],
+    "without_proc2": ["cuGetProcAddress_v2"],
+    "without_uuid2": [],
+    "without_state": [],
+    "without_context": ["cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAllocManaged",
+                        "cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload"],
+}
+
+
+@pytest.mark.parametrize("driver", WITHOUT)
+def test_what_is_missing_is_not_handed_out(place, driver):
+    use(place, driver)
+    for name in WITHOUT[driver]:
+        for how in ("handle", "default", "next", "self"):
+            steps = [f"{DRIVER},global", f"{how}:{name}", "error"]
+            ours = place.run("where", *steps).lines
+            plain = place.run("where", *steps, preload=()).lines
+            assert ours[1] == plain[1] == f"{how}:{name} NULL"
+            # By a handle the text is the same; else the prefix is the file that looked.
+            assert ours[2] == plain[2] if how == "handle" else ours[2].endswith(name)
+    assert place.run("where", DRIVER, "handle:cuInit", "handle:cuMemAlloc_v2", "init").lines[1:] == \
+        ["handle:cuInit libration.so cuInit", "handle:cuMemAlloc_v2 libration.so cuMemAlloc_v2",
+         "init 0"]
+
+
+@pytest.mark.parametrize("driver", WITHOUT)
+def test_the_limit_holds_all_the_same(place, driver):
+    use(place, driver)
+    program = place.start("quota", "exact", "alloc", 2 * MIB, RATION_MEM="256m").await_word("full")
+    assert place.charged() == 256 * MIB == sum(place.truth().values())
+    assert program.go().await_word("empty").go().end().values["pieces"] == 96
+    place.run("context", "references", RATION_MEM="256m")
+
+
+def test_a_call_of_what_is_missing(place):
+    """A linked program finds our name; it answers an ordinary error."""
+    use(place, "without_vmm")
+    done = place.run("quota", "exact", "vmm", 2 * MIB, RATION_MEM="256m", status=1, err=None)
+    assert f"res: {NOT_FOUND}, not 2" in done.err
+    use(place, "without_context")
+    done = place.run("quota", "exact", "managed", 2 * MIB, RATION_MEM="256m", status=1, err=None)
+    assert f"res: {NOT_FOUND}, not 2" in done.err
+
+
+def test_a_driver_that_cannot_name_its_devices(place):
+    """Limits go by UUID: without it none can be held, so nothing is given."""
+    use(place, "without_uuid")
+    done = place.run("quota", "hold", 1, RATION_MEM="256m", status=1, err=None)
+    assert "devices" in done.err and "cuInit(0): 101, not 0" in done.err
+
+
+# field fault 122: cards for which NVML has no figures
+def test_without_nvml(place):
+    """What allocations take is counted; what only NVML could tell, the context, is not."""
+    use(place, None, nvml=False)
+    program = place.start("quota", "exact", "alloc", 2 * MIB, RATION_MEM="256m").await_word("full")
+    assert place.charged() == 256 * MIB
+    assert program.go().await_word("empty").go().end().values["pieces"] == 128
+
+
+def test_nvml_alone_without_a_driver(place):
+    """A monitor where libcuda is not installed: NVML's own answers, under the limit."""
+    folder = place.folder / "nvml"
+    folder.mkdir()
+    shutil.copy(BUILD / "sim" / "libnvidia-ml.so.1", folder)
+    place.settings["LD_LIBRARY_PATH"] = folder
+    assert place.run("where", "open=libnvidia-ml.so.1", "handle:nvmlDeviceGetMemoryInfo",
+                     "default:cuInit").lines[1:] == [
+        "handle:nvmlDeviceGetMemoryInfo libration.so nvmlDeviceGetMemoryInfo", "default:cuInit NULL"]
+
+
+@pytest.mark.parametrize("broken", [b"", b"not a library", None])
+def test_a_driver_that_cannot_be_loaded(place, broken):
+    """The program is told the same as without us."""
+    folder = place.folder / "driver"
+    folder.mkdir()
+    if broken is not None:
+        (folder / "libcuda.so.1").write_bytes(broken)
+    place.settings["LD_LIBRARY_PATH"] = folder
+    steps = [DRIVER, "error", "default:cuNoSuchCall", "error"]
+    assert place.run("where", *steps).lines == place.run("where", *steps, preload=()).lines
+
+
+def test_a_driver_that_fails_to_start(place):
+    """cuInit answers the driver's own code, and a second try works."""
+    for code in (100, 3, 999, 804):
+        place.settings["RATION_SIM_FAULT"] = f"cuInit:1={code}"
+        done = place.run("context", "untouched", status=1, err=None, RATION_MEM="256m")
+        assert done.err.splitlines() == [line for line in done.err.splitlines()
+                                         if f"cuInit(0): {code}, not 0" in line]
+        assert not place.region.exists()

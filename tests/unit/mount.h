@@ -1,0 +1,36 @@
+/*
+ * Mounts that only one child sees: it goes into a mount namespace of its own, with the rights of
+ * root in it where it has none outside.
+ */
+#pragma once
+
+#include "child.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+/* In a child: makes an own mount namespace or ends the test as skipped. */
+static inline void mount_begin(void)
+{
+	int flags = CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0);
+
+	if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		child_skip("no mount namespace can be made here");
+}
+
+/* Mounts a tmpfs with these options on the folder, which is made if it is not there. */
+static inline void mount_tmpfs(const char *folder, const char *options)
+{
+	if (mkdir(folder, 0755) < 0)
+		CHECK(errno == EEXIST);
+	if (mount("tmpfs", folder, "tmpfs", 0, options) < 0)
+		child_skip("no tmpfs can be mounted here");
+}
+
+/* Makes a mounted folder read-only. */
+static inline void mount_read_only(const char *folder)
+{
+	CHECK(mount(NULL, folder, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) == 0);
+}

@@ -1,0 +1,17 @@
+# The real loader finds two driver libraries of the test's own, by their names.
+target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/real.c ${CMAKE_SOURCE_DIR}/src/drv/symbol.c)
+target_link_libraries(${RATION_TEST} PRIVATE ${CMAKE_DL_LIBS})
+set(fake_driver ${CMAKE_BINARY_DIR}/unit/fake_driver)
+foreach(pair cuda=libcuda.so.1 nvml=libnvidia-ml.so.1)
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 fake)
+  list(GET pair 1 soname)
+  add_library(unit_fake_${fake} SHARED fake_${fake}.c)
+  set_target_properties(unit_fake_${fake} PROPERTIES PREFIX "" OUTPUT_NAME ${soname} SUFFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${fake_driver} NO_SONAME ON)
+  target_link_options(unit_fake_${fake} PRIVATE -Wl,-soname,${soname})
+  target_link_libraries(unit_fake_${fake} PRIVATE ration_flags)
+  add_dependencies(${RATION_TEST} unit_fake_${fake})
+endforeach()
+target_compile_definitions(${RATION_TEST} PRIVATE FAKE_DRIVER="${fake_driver}")
+set_target_properties(${RATION_TEST} PROPERTIES BUILD_RPATH ${fake_driver})

@@ -32,7 +32,10 @@ static bool in_family(const char *row, const char *asked)
 {
 	size_t n = strlen(asked);
 
-	return !strncmp(row, asked, n) && (row[n] == '\0' || row[n] == '_');
+	if (!strncmp(row, asked, n) && (row[n] == '\0' || row[n] == '_'))
+		return true;
+	/* The one name whose later form is no suffix: cuda.h renames it so from CUDA 12 on. */
+	return !strcmp(asked, "cuGraphInstantiate") && !strcmp(row, "cuGraphInstantiateWithFlags");
 }
 
 void *lookup_pointer(const char *asked, const void *driver_pointer)

@@ -18,7 +18,7 @@ static struct {
 		size_t bytes;
 	} kept[STATES];
 	_Atomic int count; /* how many of kept[] the kernel does not wipe */
-	_Atomic int pid; /* of the process that filled kept[] */
+	_Atomic int pid;   /* of the process that filled kept[] */
 } process;
 
 void process_wipe_on_fork(void *state, size_t bytes)

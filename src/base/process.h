@@ -18,11 +18,11 @@ enum { PROCESS_PAGE_BYTES = 65536 };
  * Defines `static union { ...; char page[...] } name` around the fields of `type`, alone in its
  * pages; name.s is the state. All zero is the state of a new process.
  */
-#define PROCESS_STATE(type, name)                                                             \
-	static union {                                                                        \
-		struct type s;                                                                \
-		char page[(sizeof(struct type) + PROCESS_PAGE_BYTES - 1) / PROCESS_PAGE_BYTES \
-			  * PROCESS_PAGE_BYTES];                                              \
+#define PROCESS_STATE(type, name)                                                               \
+	static union {                                                                          \
+		struct type s;                                                                  \
+		char page[(sizeof(struct type) + PROCESS_PAGE_BYTES - 1) / PROCESS_PAGE_BYTES * \
+			  PROCESS_PAGE_BYTES];                                                  \
 	} name __attribute__((aligned(65536)))
 
 /*

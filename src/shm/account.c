@@ -83,7 +83,7 @@ static void keep_evidence(const struct account_holder *h, uint64_t last)
 	done = &h->slots[slot].entry[h->dev].done;
 	have = load(done, __ATOMIC_RELAXED);
 	while (have < seq && !__atomic_compare_exchange_n(done, &have, seq, true, __ATOMIC_RELAXED,
-							   __ATOMIC_RELAXED))
+							  __ATOMIC_RELAXED))
 		;
 }
 

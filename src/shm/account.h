@@ -20,7 +20,7 @@ struct account_holder {
 	struct ration_slot *slots; /* of the region, all of them */
 	unsigned slot;
 	int dev;
-	uint64_t next; /* number of the next operation */
+	uint64_t next;  /* number of the next operation */
 	uint64_t bytes; /* this slot's part */
 };
 

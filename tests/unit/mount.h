@@ -11,12 +11,37 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+static inline bool mount_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* Goes into a user namespace in which this user is root. */
+static inline bool mount_become_root(void)
+{
+	unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
+	char text[64];
+
+	if (unshare(CLONE_NEWUSER) < 0)
+		return false;
+	snprintf(text, sizeof(text), "0 %u 1", uid);
+	if (!mount_write("/proc/self/uid_map", text))
+		return false;
+	mount_write("/proc/self/setgroups", "deny");
+	snprintf(text, sizeof(text), "0 %u 1", gid);
+	return mount_write("/proc/self/gid_map", text);
+}
+
 /* In a child: makes an own mount namespace or ends the test as skipped. */
 static inline void mount_begin(void)
 {
-	int flags = CLONE_NEWNS | (geteuid() ? CLONE_NEWUSER : 0);
-
-	if (unshare(flags) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWNS) < 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		child_skip("no mount namespace can be made here");
 }
 

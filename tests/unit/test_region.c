@@ -1,4 +1,5 @@
 #include "base/units.h"
+#include "judge.h"
 #include "tenant.h"
 
 #include <sys/mman.h>
@@ -21,29 +22,6 @@ static void open_settled(struct region *r, const struct region_setup *setup)
 	if (open_with(r, setup, &err) < 0)
 		fail_msg("%s", err.text);
 	region_settle(r);
-}
-
-/* The judge of another language: 0 when it finds nothing wrong, 1 when it does, 127 without Python. */
-static int judge(const char *path)
-{
-	char script[512], command[2048];
-
-	snprintf(script, sizeof(script), "%s", __FILE__);
-	*strrchr(script, '/') = '\0';
-	snprintf(command, sizeof(command),
-		 "command -v python3 >/dev/null || exit 127; "
-		 "exec python3 %s/../region_check.py %s >&2",
-		 script, path);
-	return WEXITSTATUS(system(command));
-}
-
-static void assert_judged(const char *path)
-{
-	int status = judge(path);
-
-	if (status == 127)
-		SKIP("there is no python3");
-	assert_int_equal(status, 0);
 }
 
 static void test_a_new_region(void **state)
@@ -375,108 +353,6 @@ static void test_many_creators_make_one_region(void **state)
 	}
 }
 
-static void test_devices(void **state)
-{
-	struct region_setup setup = { .mem_spec = "9g,1:1g,GPU-00000002:2g",
-				      .mem_source = "x",
-				      .priority = 1 };
-	struct region r;
-
-	(void)state;
-	open_settled(&r, &setup);
-	assert_int_equal(region_find_device(r.own, UUID(0)), -ENODEV);
-	assert_int_equal(region_add_device(&r, UUID(0), 0), 0);
-	assert_int_equal(region_add_device(&r, UUID(1), 8 * GIB), 1);
-	assert_int_equal(region_add_device(&r, UUID(2), 8 * GIB), 2);
-	assert_int_equal(region_add_device(&r, UUID(1), 8 * GIB), 1);
-	assert_int_equal(region_add_device(&r, UUID(0), 7 * GIB), 0);
-	assert_int_equal(region_add_device(&r, UUID(0), 0), 0);
-	assert_int_equal(r.own->devices[0].physical_bytes, 7 * GIB);
-	assert_int_equal(region_device_count(r.own), 3);
-	assert_int_equal(r.hami->device_num, 3);
-	assert_string_equal(r.hami->uuids[2], UUID(2));
-	assert_int_equal(region_find_device(r.own, UUID(2)), 2);
-	assert_int_equal(region_limit(r.hami, r.own, 0), 9 * GIB);
-	assert_int_equal(region_limit(r.hami, r.own, 1), 1 * GIB);
-	assert_int_equal(region_limit(r.hami, r.own, 2), 2 * GIB);
-	/* A limit that was changed in use survives the next process. */
-	region_set_limit(r.hami, r.own, 1, 5 * GIB);
-	assert_int_equal(region_add_device(&r, UUID(1), 8 * GIB), 1);
-	assert_int_equal(region_limit(r.hami, r.own, 1), 5 * GIB);
-	/* The monitors' setter writes the same word. */
-	r.hami->limit_bytes[1] = 6 * GIB;
-	assert_int_equal(region_limit(r.hami, r.own, 1), 6 * GIB);
-	region_close(&r);
-	assert_judged(scratch_path("region"));
-}
-
-static void test_more_devices_than_hami_has(void **state)
-{
-	struct region_setup setup = { .mem_spec = "3g", .mem_source = "x", .priority = 1 };
-	struct region r;
-	char uuid[64];
-
-	(void)state;
-	open_settled(&r, &setup);
-	for (int i = 0; i < RATION_DEVICES; i++) {
-		snprintf(uuid, sizeof(uuid), "GPU-%08d-0000-0000-0000-000000000000", i);
-		assert_int_equal(region_add_device(&r, uuid, GIB), i);
-		assert_int_equal(region_limit(r.hami, r.own, i), 3 * GIB);
-	}
-	assert_int_equal(region_add_device(&r, UUID(9), GIB), -ENOSPC);
-	assert_int_equal(region_add_device(&r, uuid, GIB), RATION_DEVICES - 1);
-	assert_int_equal(r.hami->device_num, HAMI_DEVICES);
-	region_set_limit(r.hami, r.own, 20, 4 * GIB);
-	assert_int_equal(region_limit(r.hami, r.own, 20), 4 * GIB);
-	assert_int_equal(region_limit(r.hami, r.own, 4), 3 * GIB);
-	memset(uuid, 'x', 48);
-	uuid[48] = '\0';
-	assert_int_equal(region_add_device(&r, uuid, GIB), -ENOSPC);
-	region_close(&r);
-	assert_judged(scratch_path("region"));
-}
-
-/* A process killed between the two counts leaves them unequal; the next one puts that right. */
-static void test_device_counts_agree_again(void **state)
-{
-	struct region r;
-
-	(void)state;
-	open_settled(&r, &plain);
-	assert_int_equal(region_add_device(&r, UUID(0), GIB), 0);
-	assert_int_equal(region_add_device(&r, UUID(1), GIB), 1);
-	r.hami->device_num = 1;
-	assert_int_equal(region_add_device(&r, UUID(1), GIB), 1);
-	assert_int_equal(r.hami->device_num, 2);
-	r.hami->device_num = 1;
-	assert_int_equal(region_add_device(&r, UUID(0), GIB), 0);
-	assert_int_equal(r.hami->device_num, 2);
-	region_close(&r);
-}
-
-static void test_counts_from_the_file_are_bounded(void **state)
-{
-	struct region r;
-
-	(void)state;
-	open_settled(&r, &plain);
-	r.own->device_count = UINT32_MAX;
-	assert_int_equal(region_device_count(r.own), RATION_DEVICES);
-	assert_int_equal(region_find_device(r.own, UUID(0)), -ENODEV);
-	assert_int_equal(region_add_device(&r, UUID(0), GIB), -ENOSPC);
-	r.own->device_count = 33;
-	assert_int_equal(region_device_count(r.own), RATION_DEVICES);
-	r.hami->proc_num = -1;
-	assert_int_equal(region_slot_bound(r.hami), 0);
-	r.hami->proc_num = INT32_MIN;
-	assert_int_equal(region_slot_bound(r.hami), 0);
-	r.hami->proc_num = INT32_MAX;
-	assert_int_equal(region_slot_bound(r.hami), HAMI_SLOTS);
-	r.hami->proc_num = 7;
-	assert_int_equal(region_slot_bound(r.hami), 7);
-	region_close(&r);
-}
-
 static void test_reopen(void **state)
 {
 	struct region r;
@@ -590,10 +466,6 @@ int main(void)
 		scratch_test(test_a_living_tenant_stays_as_it_is),
 		scratch_test(test_a_keeper_keeps_it),
 		scratch_test(test_many_creators_make_one_region),
-		scratch_test(test_devices),
-		scratch_test(test_more_devices_than_hami_has),
-		scratch_test(test_device_counts_agree_again),
-		scratch_test(test_counts_from_the_file_are_bounded),
 		scratch_test(test_reopen),
 		scratch_test(test_no_fork_child_has_the_mapping),
 		scratch_test(test_the_judge_judges),

@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 /* fallocate() of this program: refuses some times, as a signal or a file system does. */
 static struct {
@@ -25,6 +26,29 @@ int fallocate(int fd, int mode, off_t at, off_t bytes)
 		return -1;
 	}
 	return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+}
+
+/* The clock of this program: it stands still, but for naps, while `is_fake`. */
+static struct {
+	bool is_fake;
+	int64_t now_ns;
+} fake_clock;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	if (!fake_clock.is_fake)
+		return (int)syscall(SYS_clock_gettime, id, t);
+	t->tv_sec = fake_clock.now_ns / 1000000000;
+	t->tv_nsec = fake_clock.now_ns % 1000000000;
+	return 0;
+}
+
+int nanosleep(const struct timespec *t, struct timespec *left)
+{
+	if (!fake_clock.is_fake)
+		return (int)syscall(SYS_nanosleep, t, left);
+	fake_clock.now_ns += t->tv_sec * 1000000000 + t->tv_nsec;
+	return 0;
 }
 
 static const struct region_setup plain = { .mem_spec = "1g", .mem_source = "test", .priority = 1 };
@@ -377,6 +401,38 @@ static void test_same_inode_elsewhere(void **state)
 	child_run(body_same_inode_elsewhere, NULL);
 }
 
+static void body_stuck_creator(void *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+
+	CHECK(lockf(fd, F_TLOCK, HAMI_REGION_BYTES) == 0);
+	child_say('k');
+	child_hear();
+}
+
+/* A process of HAMi-core's that is stuck in its creation holds nobody up for ever. */
+static void test_creation_lock_is_waited_for_with_an_end(void **state)
+{
+	struct region_error err;
+	struct region r;
+	struct child c;
+	char path[512];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s", scratch_path("region"));
+	c = child_start(body_stuck_creator, path);
+	child_await(&c, 'k');
+	fake_clock.is_fake = true;
+	assert_int_equal(open_region(&r, &plain, &err), -ETIMEDOUT);
+	fake_clock.is_fake = false;
+	assert_says(err.text, path);
+	assert_says(err.text, "is locked by another process");
+	assert_says(err.text, "choose another path");
+	child_kill(&c);
+	open_good(&r, &plain);
+	region_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +447,7 @@ int main(void)
 		scratch_test(test_broken_while_in_use),
 		scratch_test(test_a_process_of_another_library),
 		scratch_test(test_same_inode_elsewhere),
+		scratch_test(test_creation_lock_is_waited_for_with_an_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

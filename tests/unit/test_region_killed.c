@@ -186,11 +186,12 @@ static void test_killed_while_it_keeps_the_limits(void **state)
 
 static void test_killed_while_it_takes_over_from_hami_core(void **state)
 {
-	struct hami_region *h = calloc(1, HAMI_REGION_BYTES + 1);
+	struct hami_region *h;
 
 	(void)state;
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
+	h = calloc(1, HAMI_REGION_BYTES + 1);
 	assert_non_null(h);
 	h->magic = HAMI_MAGIC;
 	h->major_version = 1;

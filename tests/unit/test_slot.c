@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "judge.h"
 #include "refuse.h"
 #include "shm/account.h"
 #include "shm/lock.h"
@@ -176,6 +177,7 @@ static void test_killed_and_reaped(void **state)
 	/* This process's own slot is not touched, named or not. */
 	assert_int_equal(slot_reap(&r, -1), 0);
 	assert_int_equal(r.hami->procs[0].pid, getpid());
+	assert_judged(path);
 	region_close(&r);
 }
 

@@ -122,3 +122,18 @@ CUresult cuDeviceGetProperties(CUdevprop *out_prop, CUdevice dev)
 	};
 	return cuda_call_end(CUDA_SUCCESS);
 }
+
+/* Contexts cannot be given a part of the multiprocessors. */
+CUresult cuDeviceGetExecAffinitySupport(int *out_value, CUexecAffinityType type, CUdevice dev)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuDeviceGetExecAffinitySupport);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_value || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	if (!cuda_device_is_valid(dev))
+		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
+	*out_value = 0;
+	return cuda_call_end(CUDA_SUCCESS);
+}

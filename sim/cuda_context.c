@@ -218,6 +218,24 @@ static CUresult destroy(enum cuda_id id, CUcontext ctx)
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
+/* One user of cuCtxAttach less; the last one ends the context. */
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuCtxDetach);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_context_check(ctx);
+	if (res == CUDA_SUCCESS && ctx->is_primary)
+		res = CUDA_ERROR_INVALID_CONTEXT;
+	if (res != CUDA_SUCCESS || --ctx->references)
+		return cuda_call_end(res);
+	if (stack.depth && stack.ctx[stack.depth - 1] == ctx)
+		stack.depth--;
+	cuda_context_stop(ctx);
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
 CUresult cuCtxDestroy(CUcontext ctx)
 {
 	return destroy(CUDA_ID_cuCtxDestroy, ctx);

@@ -23,6 +23,9 @@ CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfu
 	res = cuda_module_of(kernel->library, ctx, &module);
 	if (res == CUDA_SUCCESS)
 		*out = &module->function[kernel - kernel->library->kernel];
+	if (res == CUDA_SUCCESS &&
+	    (*out)->max_dynamic_shared_bytes < kernel->max_dynamic_shared_bytes)
+		(*out)->max_dynamic_shared_bytes = kernel->max_dynamic_shared_bytes;
 	return res;
 }
 
@@ -84,30 +87,36 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
 		cuda_function_attribute(func, func->module->ctx->dev, attribute, out_value));
 }
 
-CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attribute, int value)
+CUresult cuda_function_set_attribute(struct CUfunc_st *func, CUdevice dev,
+				     CUfunction_attribute attribute, int value)
 {
-	CUresult res = begin(CUDA_ID_cuFuncSetAttribute, func);
 	int most;
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	cuda_device_attribute(func->module->ctx->dev,
-			      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
+	cuda_device_attribute(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most);
 	switch ((int)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		if (value < 0 || value > most)
-			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 		func->max_dynamic_shared_bytes = value;
-		break;
+		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
 		if (value < -1 || value > 100)
-			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 		func->carveout_pct = value;
-		break;
+		return CUDA_SUCCESS;
 	default:
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attribute, int value)
+{
+	CUresult res = begin(CUDA_ID_cuFuncSetAttribute, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return cuda_call_end(
+		cuda_function_set_attribute(func, func->module->ctx->dev, attribute, value));
 }
 
 CUresult cuFuncGetModule(CUmodule *out_module, CUfunction func)

@@ -4,6 +4,7 @@
 
 #include "cuda_call.h"
 #include "cuda_context.h"
+#include "cuda_device.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
@@ -326,4 +327,28 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *out_flags)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	*out_flags = exec->flags;
 	return cuda_call_end(CUDA_SUCCESS);
+}
+
+/* Graphs hold no memory of their own here: all figures are 0 and there is nothing to trim. */
+CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute attribute, void *out_value)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuDeviceGetGraphMemAttribute);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_device_is_valid(dev))
+		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
+	if (!out_value || (unsigned)attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*(cuuint64_t *)out_value = 0;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice dev)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuDeviceGraphMemTrim);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return cuda_call_end(cuda_device_is_valid(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }

@@ -216,3 +216,30 @@ CUresult cuCtxAttach(CUcontext *out_ctx, unsigned int flags)
 	*out_ctx = ctx;
 	return cuda_call_end(CUDA_SUCCESS);
 }
+
+/* The bank size is fixed on this device; what is asked for is kept and otherwise ignored. */
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *out_config)
+{
+	struct CUctx_st *ctx;
+	CUresult res = cuda_call_begin_context(CUDA_ID_cuCtxGetSharedMemConfig, &ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_config)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_config = ctx->shared_config;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+	struct CUctx_st *ctx;
+	CUresult res = cuda_call_begin_context(CUDA_ID_cuCtxSetSharedMemConfig, &ctx);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	ctx->shared_config = config;
+	return cuda_call_end(CUDA_SUCCESS);
+}

@@ -30,7 +30,8 @@ static CUresult new_library(CUlibrary *out_library)
 	if (!library->kernel || cuda_object_add(OBJECT_LIBRARY, library) != 0)
 		goto out_delete;
 	for (int i = 0; i < count; i++) {
-		library->kernel[i] = (struct CUkern_st){ cuda_kernel_get(i), library };
+		library->kernel[i] = (struct CUkern_st){ cuda_kernel_get(i), library,
+							 CUDA_DYNAMIC_SHARED_BYTES, -1 };
 		if (cuda_object_add(OBJECT_KERNEL, &library->kernel[i]) != 0)
 			goto out_delete;
 	}
@@ -243,13 +244,58 @@ CUresult cuKernelGetAttribute(int *out_value, CUfunction_attribute attribute, CU
 			      CUdevice dev)
 {
 	CUresult res = begin(CUDA_ID_cuKernelGetAttribute, OBJECT_KERNEL, kernel);
-	struct CUfunc_st func = { .max_dynamic_shared_bytes = 49152, .carveout_pct = -1 };
+	struct CUfunc_st func;
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	func = (struct CUfunc_st){ .max_dynamic_shared_bytes = kernel->max_dynamic_shared_bytes,
+				   .carveout_pct = kernel->carveout_pct };
 	if (!out_value)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (!cuda_device_is_valid(dev))
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
 	return cuda_call_end(cuda_function_attribute(&func, dev, attribute, out_value));
+}
+
+/* In every context: those that have the library's module, and those that will. */
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+			      CUdevice dev)
+{
+	CUresult res = begin(CUDA_ID_cuKernelSetAttribute, OBJECT_KERNEL, kernel);
+	struct CUfunc_st func;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_device_is_valid(dev))
+		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
+	func = (struct CUfunc_st){ .max_dynamic_shared_bytes = kernel->max_dynamic_shared_bytes,
+				   .carveout_pct = kernel->carveout_pct };
+	res = cuda_function_set_attribute(&func, dev, attribute, value);
+	kernel->max_dynamic_shared_bytes = func.max_dynamic_shared_bytes;
+	kernel->carveout_pct = func.carveout_pct;
+	return cuda_call_end(res);
+}
+
+/* A hint; this device has nothing to prefer. */
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+	CUresult res = begin(CUDA_ID_cuKernelSetCacheConfig, OBJECT_KERNEL, kernel);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if ((int)config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(cuda_device_is_valid(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+}
+
+CUresult cuKernelGetParamCount(CUkernel kernel, size_t *out_count)
+{
+	CUresult res = begin(CUDA_ID_cuKernelGetParamCount, OBJECT_KERNEL, kernel);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_count)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_count = (size_t)kernel->kernel->params;
+	return cuda_call_end(CUDA_SUCCESS);
 }

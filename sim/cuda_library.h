@@ -7,6 +7,8 @@
 struct CUkern_st {
 	const struct cuda_kernel *kernel;
 	struct CUlib_st *library;
+	int max_dynamic_shared_bytes; /* the driver's lock: of its function in every context */
+	int carveout_pct;
 };
 
 struct CUlib_st {

@@ -242,3 +242,39 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice,
 {
 	return advise(CUDA_ID_cuMemAdvise_v2, address, bytes, advice, location);
 }
+
+/* Who may touch managed memory when: here the host always may. */
+static CUresult attach(enum cuda_id id, enum stream_default form, CUstream handle, uint64_t address,
+		       uint64_t bytes, unsigned flags)
+{
+	struct cuda_range *range;
+	struct CUstream_st *stream;
+	CUresult res = cuda_call_begin(id);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_stream_find(handle, form, &stream);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	range = cuda_range_find(address);
+	if (!range || range->kind != RANGE_MANAGED || range->start != address ||
+	    (bytes && bytes != range->size_bytes) ||
+	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+	     flags != CU_MEM_ATTACH_SINGLE))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes,
+				unsigned int flags)
+{
+	return attach(CUDA_ID_cuStreamAttachMemAsync, DEFAULT_LEGACY, stream, address, bytes,
+		      flags);
+}
+
+CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes,
+				     unsigned int flags)
+{
+	return attach(CUDA_ID_cuStreamAttachMemAsync_ptsz, DEFAULT_PER_THREAD, stream, address,
+		      bytes, flags);
+}

@@ -77,7 +77,7 @@ static int add_functions(struct CUmod_st *module)
 
 		f->kernel = cuda_kernel_get(i);
 		f->module = module;
-		f->max_dynamic_shared_bytes = 49152;
+		f->max_dynamic_shared_bytes = CUDA_DYNAMIC_SHARED_BYTES;
 		f->carveout_pct = -1;
 		if (cuda_object_add(OBJECT_FUNCTION, f) != 0)
 			return -1;

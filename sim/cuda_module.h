@@ -7,6 +7,9 @@
 #include "abi/cuda.h"
 #include "cuda_kernel.h"
 
+/* Dynamic shared memory that every function may have without asking for more. */
+enum { CUDA_DYNAMIC_SHARED_BYTES = 49152 };
+
 struct CUfunc_st {
 	/* constant */
 	const struct cuda_kernel *kernel;
@@ -48,6 +51,10 @@ bool cuda_module_is_loaded(const struct CUlib_st *library, const struct CUctx_st
 /* Value of an attribute of a function on a valid device. */
 CUresult cuda_function_attribute(const struct CUfunc_st *func, CUdevice dev,
 				 CUfunction_attribute attribute, int *out_value);
+
+/* Sets an attribute that can be set. */
+CUresult cuda_function_set_attribute(struct CUfunc_st *func, CUdevice dev,
+				     CUfunction_attribute attribute, int value);
 
 /* The function a handle means in `ctx`: a function of it, or a library's kernel. */
 CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfunc_st **out);

@@ -220,6 +220,20 @@ CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *data)
 	return add_host(CUDA_ID_cuLaunchHostFunc_ptsz, stream, DEFAULT_PER_THREAD, fn, NULL, data);
 }
 
+/* How the function's end is waited for is a hint. */
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *data, unsigned int sync_mode)
+{
+	(void)sync_mode;
+	return add_host(CUDA_ID_cuLaunchHostFunc_v2, stream, DEFAULT_LEGACY, fn, NULL, data);
+}
+
+CUresult cuLaunchHostFunc_v2_ptsz(CUstream stream, CUhostFn fn, void *data, unsigned int sync_mode)
+{
+	(void)sync_mode;
+	return add_host(CUDA_ID_cuLaunchHostFunc_v2_ptsz, stream, DEFAULT_PER_THREAD, fn, NULL,
+			data);
+}
+
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *data,
 			     unsigned int flags)
 {

@@ -63,6 +63,22 @@ static void *use_destroyed(void *arg)
 	return NULL;
 }
 
+/* The oldest way to share a context: whoever is last ends it. */
+static void attached(void)
+{
+	CUcontext ctx, same;
+
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuCtxAttach(&same, 0));
+	TRUE(same == ctx);
+	EXPECT(cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
+	OK(cuCtxDetach(ctx));
+	OK(cuCtxSynchronize());
+	OK(cuCtxDetach(ctx));
+	EXPECT(cuCtxDetach(ctx), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	EXPECT(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 /* Another thread destroys what is current here. */
 static void destroyed_elsewhere(void)
 {
@@ -249,6 +265,7 @@ int main(void)
 	TRUE(check_child(own_driver, NULL));
 	OK(cuInit(0));
 	stack();
+	attached();
 	destroyed_elsewhere();
 	primary();
 	cost();

@@ -114,7 +114,13 @@ static void libraries(void)
 	EXPECT(cuKernelGetParamInfo(kernel, 3, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuFuncGetAttribute(&(int){ 0 }, CU_FUNC_ATTRIBUTE_NUM_REGS, (CUfunction)kernel),
 	       CUDA_ERROR_INVALID_HANDLE);
+	OK(cuKernelGetParamCount(kernel, &bytes));
+	TRUE(bytes == 3);
 	OK(cuMemAlloc_v2(&word, 4));
+	EXPECT(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 60000, NULL, params, NULL),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000, kernel, 0));
+	OK(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 1, 1, 1, 60000, NULL, params, NULL));
 	OK(check_launch((CUfunction)kernel, NULL, params));
 	OK(cuMemcpyDtoH_v2(&got, word, 4));
 	TRUE(got == 6);

@@ -93,6 +93,8 @@ static void arguments(void)
 	EXPECT(cuGetProcAddress_v2("cuInit", &fn, 13000, 4, NULL), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuGetProcAddress_v2("cuInit", &fn, 13000, 3, NULL), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuGetProcAddress_v2("cuInit", &fn, 13010, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cuGetProcAddress_v2("cuMemcpyWithAttributesAsync", &fn, 13000, 0, NULL));
+	TRUE(fn == NULL);
 	OK(cuGetProcAddress_v2("cuInit", &fn, 13000, 0, NULL));
 	EXPECT(cuGetExportTable(&table, &uuid), CUDA_ERROR_NOT_FOUND);
 	EXPECT(cuGetExportTable(NULL, &uuid), CUDA_ERROR_INVALID_VALUE);

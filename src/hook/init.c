@@ -23,7 +23,7 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 void *__dso_handle = &__dso_handle;
 
 struct init_process {
-	_Atomic unsigned state; /* enum init_state; atomic */
+	_Atomic unsigned state;     /* enum init_state; atomic */
 	_Atomic unsigned owner_tid; /* of the thread that attaches, 0: none; a futex */
 	/* Written by the owner, constant after. */
 	int error;
@@ -114,10 +114,11 @@ static void warn_of_limits(const struct region *r)
 		uint64_t physical = r->own->devices[d].physical_bytes;
 
 		if (limit && physical && limit > physical)
-			log_warn("%s: %llu MiB for device %d is more than its %llu MiB: the card's size "
-				 "holds",
-				 r->own->mem_source, (unsigned long long)(limit >> 20), d,
-				 (unsigned long long)(physical >> 20));
+			log_warn(
+				"%s: %llu MiB for device %d is more than its %llu MiB: the card's size "
+				"holds",
+				r->own->mem_source, (unsigned long long)(limit >> 20), d,
+				(unsigned long long)(physical >> 20));
 	}
 }
 
@@ -193,10 +194,15 @@ static bool is_settled(unsigned state, bool is_member)
 static enum init_state reach(bool is_member)
 {
 	struct init_process *p = &process.s;
-	unsigned me = (unsigned)sys_gettid(), owner, state;
-	int64_t end_ns = clock_now_ns() + ATTACH_WAIT_NS;
+	unsigned me, owner, state;
+	int64_t end_ns;
 
 	process_check();
+	state = atomic_load_explicit(&p->state, memory_order_acquire);
+	if (is_settled(state, is_member))
+		return state;
+	me = (unsigned)sys_gettid();
+	end_ns = clock_now_ns() + ATTACH_WAIT_NS;
 	/* Before anything is written: a child forked in the midst of it must find it new. */
 	process_wipe_on_fork(&process, sizeof(process));
 	for (;;) {

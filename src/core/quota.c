@@ -1,5 +1,6 @@
 #include "core/quota.h"
 
+#include "base/clock.h"
 #include "base/process.h"
 #include "shm/account.h"
 
@@ -8,11 +9,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* Looking for dead processes opens the file: programs that ask in a loop do not pay each time. */
+#define SETTLE_EVERY_NS NSEC_PER_MSEC
+
 struct quota_state {
 	/* Constant after quota_init(). */
 	struct region *region;
 	unsigned slot;
-	_Atomic bool has_left; /* the monitors see the slot free; atomic */
+	_Atomic bool has_left;      /* the monitors see the slot free; atomic */
+	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	/* mutex */
@@ -149,14 +154,21 @@ uint64_t quota_held(struct dev dev, enum quota_kind kind)
 void quota_settle(struct dev dev)
 {
 	uint64_t own_bytes = 0;
+	int64_t now_ns, last_ns;
 
 	pthread_mutex_lock(&state.s.mutex);
 	for (int kind = 0; kind < QUOTA_KINDS; kind++)
 		own_bytes += state.s.held_bytes[dev.v][kind];
 	pthread_mutex_unlock(&state.s.mutex);
 	/* Alone there is nobody to look for. */
-	if (quota_used(dev) != own_bytes)
-		slot_reap(state.s.region, (int)state.s.slot);
+	if (quota_used(dev) == own_bytes)
+		return;
+	now_ns = clock_now_ns();
+	last_ns = atomic_load(&state.s.settled_ns);
+	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)
+		return;
+	atomic_store(&state.s.settled_ns, now_ns);
+	slot_reap(state.s.region, (int)state.s.slot);
 }
 
 void quota_leave(void)

@@ -36,8 +36,9 @@ void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes);
 uint64_t quota_held(struct dev dev, enum quota_kind kind);
 
 /*
- * Takes off what dead processes held on a device, before it is shown. Their end alone changes
- * nothing: the sum is right again at the next reservation that would pass the limit.
+ * Takes off what dead processes held on a device, before it is shown, once in a millisecond at
+ * most. Their end alone changes nothing: the sum is right again at the next reservation that would
+ * pass the limit.
  */
 void quota_settle(struct dev dev);
 

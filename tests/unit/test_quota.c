@@ -1,11 +1,26 @@
 #include "core/quota.h"
 
+#include "base/clock.h"
 #include "member.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 static const struct dev dev20 = { 20 };
+
+/* The clock of this program, where it is set. */
+static int64_t fake_now_ns;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	if (!fake_now_ns)
+		return (int)syscall(SYS_clock_gettime, id, t);
+	t->tv_sec = fake_now_ns / NSEC_PER_SEC;
+	t->tv_nsec = fake_now_ns % NSEC_PER_SEC;
+	return 0;
+}
 
 static void what_is_reserved_is_held(void)
 {
@@ -146,6 +161,38 @@ static void the_dead_are_reaped_before_a_refusal(void)
 	CHECK_EQ(quota_used(dev0), MIB_BYTES(1024));
 }
 
+/* Another process that takes 1000 MiB, and is killed. */
+static void take_all_and_die(void)
+{
+	struct child other = child_start(take_all, NULL);
+
+	CHECK(child_word(&other) == 'h');
+	child_kill(&other);
+}
+
+static void a_look_takes_the_dead_off(void)
+{
+	struct member m;
+
+	member_join(&m, "region", "1g", 0, 1);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(10)), 0);
+	take_all_and_die();
+	fake_now_ns = 100 * NSEC_PER_SEC;
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1010));
+	quota_settle(dev0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(10));
+	/* Not at every look of a program that asks all the time, but soon. */
+	take_all_and_die();
+	quota_settle(dev0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1010));
+	fake_now_ns += NSEC_PER_MSEC - 1;
+	quota_settle(dev0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1010));
+	fake_now_ns++;
+	quota_settle(dev0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(10));
+}
+
 static void contexts_may_be_free(void)
 {
 	struct member m;
@@ -263,6 +310,7 @@ int main(void)
 		fresh_test(overhead_is_what_the_card_says),
 		fresh_test(the_monitors_see_it),
 		fresh_test(the_dead_are_reaped_before_a_refusal),
+		fresh_test(a_look_takes_the_dead_off),
 		fresh_test(contexts_may_be_free),
 		fresh_test(contexts_count),
 		fresh_test(threads_stay_within_the_limit),

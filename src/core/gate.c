@@ -26,7 +26,7 @@ struct gate_state {
 };
 PROCESS_STATE(gate_state, state);
 
-/* Where a thread without a cell points. Its `in` may be written by many: nobody reads it. */
+/* Where a thread without a cell points. Its `in` is written by many and says nothing. */
 static struct gate_cell nobody;
 
 __thread struct gate_cell *gate_cell = &nobody;
@@ -43,7 +43,6 @@ static void set_up(void)
 {
 	if (state.s.is_set_up)
 		return;
-	process_wipe_on_fork(&state, sizeof(state));
 	state.s.needs_fence = barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
 	state.s.is_set_up = true;
 }
@@ -119,15 +118,17 @@ static bool is_inside(uint32_t was_in, uint32_t tid)
 	       atomic_load_explicit(&gate_cell->tid, memory_order_relaxed) == tid;
 }
 
-void gate_enter_slow(uint32_t was_in)
+uint32_t gate_enter_slow(uint32_t was_in)
 {
 	uint32_t tid = (uint32_t)sys_gettid();
 	int saved = errno;
 
 	if (is_inside(was_in, tid))
-		return;
+		return 1;
 	atomic_store_explicit(&gate_cell->in, 0, memory_order_release);
 	process_check();
+	/* Before the lock: a child forked while it is held must find it free. */
+	process_wipe_on_fork(&state, sizeof(state));
 	for (;;) {
 		pthread_mutex_lock(&state.s.mutex);
 		set_up();
@@ -141,10 +142,13 @@ void gate_enter_slow(uint32_t was_in)
 		sys_futex_wait(&state.s.is_closed, 1, HOLD_NAP_NS);
 	}
 	errno = saved;
+	return 0;
 }
 
-void gate_leave_slow(void)
+void gate_leave_slow(uint32_t was_in)
 {
+	if (was_in)
+		return;
 	/* In a child that was forked inside, the count is wiped. */
 	if (is_guest && atomic_load(&state.s.guests) > 0)
 		atomic_fetch_sub(&state.s.guests, 1);
@@ -214,6 +218,7 @@ int gate_close(int64_t wait_ns)
 	int64_t end_ns = clock_now_ns() + wait_ns;
 	bool was_closed;
 
+	process_wipe_on_fork(&state, sizeof(state));
 	pthread_mutex_lock(&state.s.mutex);
 	set_up();
 	was_closed = atomic_load_explicit(&state.s.is_closed, memory_order_relaxed);

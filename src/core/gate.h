@@ -29,11 +29,14 @@ struct gate_cell {
 extern __thread struct gate_cell *gate_cell
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The unusual way in: returns inside, after a closed gate has opened. */
-void gate_enter_slow(uint32_t was_in) __attribute__((cold));
+/*
+ * The unusual way in: returns inside, after a closed gate has opened, with what gate_enter() says.
+ * `was_in` is what the cell said, which counts only if the cell is the thread's own.
+ */
+uint32_t gate_enter_slow(uint32_t was_in) __attribute__((cold));
 
 /* Leaving by a thread that found no cell. */
-void gate_leave_slow(void) __attribute__((cold));
+void gate_leave_slow(uint32_t was_in) __attribute__((cold));
 
 /* Passes the gate. Returns what gate_leave() wants: whether the thread was inside already. */
 static inline uint32_t gate_enter(void)
@@ -45,7 +48,7 @@ static inline uint32_t gate_enter(void)
 	/* The order of these two is made by membarrier on the closer's side. */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (__builtin_expect(!atomic_load_explicit(&cell->open, memory_order_acquire), 0))
-		gate_enter_slow(was_in);
+		was_in = gate_enter_slow(was_in);
 	return was_in;
 }
 
@@ -55,7 +58,7 @@ static inline void gate_leave(uint32_t was_in)
 	struct gate_cell *cell = gate_cell;
 
 	if (__builtin_expect(!atomic_load_explicit(&cell->tid, memory_order_relaxed), 0))
-		gate_leave_slow();
+		gate_leave_slow(was_in);
 	else
 		atomic_store_explicit(&cell->in, was_in, memory_order_release);
 }

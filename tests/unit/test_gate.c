@@ -193,6 +193,41 @@ static void a_fork_child_has_a_gate_of_its_own(void **state)
 	assert_int_equal(status, 0);
 }
 
+enum { STARTERS = 8, ROUNDS = 100 };
+static pthread_barrier_t together;
+
+static void *pass_twice(void *arg)
+{
+	(void)arg;
+	pthread_barrier_wait(&together);
+	pass_once();
+	pass_once();
+	pthread_barrier_wait(&together); /* all are out, and alive */
+	pthread_barrier_wait(&together);
+	return NULL;
+}
+
+/* What threads without a cell do at their first entry must not be taken for one another's. */
+static void threads_that_start_together_are_out_when_they_left(void **state)
+{
+	pthread_t threads[STARTERS];
+
+	(void)state;
+	start();
+	assert_int_equal(pthread_barrier_init(&together, NULL, STARTERS + 1), 0);
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < STARTERS; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, pass_twice, NULL), 0);
+		pthread_barrier_wait(&together);
+		pthread_barrier_wait(&together);
+		assert_int_equal(gate_inside(), 0);
+		pthread_barrier_wait(&together);
+		for (int i = 0; i < STARTERS; i++)
+			assert_int_equal(pthread_join(threads[i], NULL), 0);
+	}
+	pthread_barrier_destroy(&together);
+}
+
 static void *end_inside(void *arg)
 {
 	(void)arg;
@@ -217,6 +252,7 @@ int main(void)
 		cmocka_unit_test(nobody_is_inside_a_closed_gate),
 		cmocka_unit_test(a_thread_that_stays_inside_is_not_waited_for_longer),
 		cmocka_unit_test(who_is_inside_passes_again),
+		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),
 		cmocka_unit_test(a_thread_that_ended_inside_is_forgotten),
 	};

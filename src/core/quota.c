@@ -153,15 +153,11 @@ uint64_t quota_held(struct dev dev, enum quota_kind kind)
 
 void quota_settle(struct dev dev)
 {
-	uint64_t own_bytes = 0;
+	const struct ration_slot *slot = &state.s.region->own->slots[state.s.slot];
 	int64_t now_ns, last_ns;
 
-	pthread_mutex_lock(&state.s.mutex);
-	for (int kind = 0; kind < QUOTA_KINDS; kind++)
-		own_bytes += state.s.held_bytes[dev.v][kind];
-	pthread_mutex_unlock(&state.s.mutex);
 	/* Alone there is nobody to look for. */
-	if (quota_used(dev) == own_bytes)
+	if (quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
 	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);

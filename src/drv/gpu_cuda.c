@@ -69,15 +69,23 @@ int gpu_cuda_devices(struct device_info *out, int max)
 	return n;
 }
 
-bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx)
+bool gpu_cuda_current_device(struct cuda_ord *out_ord)
 {
 	CUdevice dev;
-	CUcontext ctx;
 
-	if (!real.cuCtxGetDevice || !real.cuCtxGetCurrent ||
-	    real.cuCtxGetDevice(&dev) != CUDA_SUCCESS || real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
+	if (!real.cuCtxGetDevice || real.cuCtxGetDevice(&dev) != CUDA_SUCCESS)
 		return false;
 	out_ord->v = dev;
+	return true;
+}
+
+bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx)
+{
+	CUcontext ctx;
+
+	if (!gpu_cuda_current_device(out_ord) || !real.cuCtxGetCurrent ||
+	    real.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS)
+		return false;
 	*out_ctx = ctx;
 	return true;
 }

@@ -15,7 +15,10 @@ bool gpu_cuda_ready(void);
  */
 int gpu_cuda_devices(struct device_info *out, int max);
 
-/* The device and context of the calling thread; false when it has none. */
+/* The device of the calling thread's context; false when it has none. */
+bool gpu_cuda_current_device(struct cuda_ord *out_ord);
+
+/* That and the context. */
 bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx);
 
 /* Whether the primary context of a device is alive. */

@@ -22,9 +22,8 @@ static void share(struct dev dev, size_t *inout_free_bytes, size_t *inout_total_
 static bool current_device(struct dev *out_dev)
 {
 	struct cuda_ord ord;
-	const void *ctx;
 
-	return init_is_member() && gpu_cuda_current(&ord, &ctx) && device_by_ordinal(ord, out_dev);
+	return init_is_member() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, out_dev);
 }
 
 /* Whether an output may be NULL is the driver's to say. */

@@ -177,8 +177,12 @@ static void test_the_current_context(void **state)
 	assert_true(gpu_cuda_current(&ord, &ctx));
 	assert_int_equal(ord.v, 2);
 	assert_ptr_equal(ctx, &driver);
+	ord.v = -1;
+	assert_true(gpu_cuda_current_device(&ord));
+	assert_int_equal(ord.v, 2);
 	driver.current_res = CUDA_ERROR_INVALID_CONTEXT;
 	assert_false(gpu_cuda_current(&ord, &ctx));
+	assert_false(gpu_cuda_current_device(&ord));
 	driver.current_res = CUDA_SUCCESS;
 	real.cuCtxGetCurrent = NULL;
 	assert_false(gpu_cuda_current(&ord, &ctx));

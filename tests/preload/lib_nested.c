@@ -4,6 +4,7 @@
  */
 #include "abi/nvml.h"
 
+#include <dlfcn.h>
 #include <stddef.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -54,7 +55,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t dev, nvmlMemory_t *out_
 	return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
+static nvmlReturn_t own_memory_info_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
 {
 	(void)dev;
 	out_memory->total = 4000;
@@ -63,6 +64,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t
 	out_memory->reserved = 0;
 	return NVML_SUCCESS;
 }
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
+	__attribute__((alias("own_memory_info_v2")));
 
 /* The nested call, through the PLT; both forms must say the same. */
 EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
@@ -75,4 +79,29 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory
 		res = nvmlDeviceGetMemoryInfo_v2(dev, &v2);
 	out_bar1->bar1Total = v1.total == v2.total ? v1.total : 0;
 	return res;
+}
+
+/* The same by a lookup of its own. */
+EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t dev, unsigned int *out_power)
+{
+	nvmlReturn_t (*memory_info)(nvmlDevice_t, nvmlMemory_t *);
+	nvmlMemory_t memory = { .total = 0 };
+	nvmlReturn_t res;
+
+	*(void **)&memory_info = dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo");
+	res = memory_info(dev, &memory);
+	*out_power = (unsigned int)memory.total;
+	return res;
+}
+
+/* Which function such a lookup finds. */
+EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t dev, nvmlTemperatureSensors_t sensor,
+					     unsigned int *out_is_own)
+{
+	(void)dev;
+	(void)sensor;
+	/* Its own address, not that of the exported name: that may lead to another library. */
+	*out_is_own = dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo_v2") ==
+		      (void *)own_memory_info_v2;
+	return NVML_SUCCESS;
 }

@@ -21,8 +21,10 @@ extern char **environ;
 /* What several processes of a case share. */
 struct shared {
 	pthread_barrier_t barrier;
-	_Atomic int got, refused;
+	_Atomic int got, refused, holders;
 };
+
+typedef void *thread_fn(void *arg);
 
 static struct shared *share(unsigned waiters)
 {
@@ -100,19 +102,43 @@ static void *race_one(void *arg)
 	return NULL;
 }
 
-static void race_process(struct shared *shared, int threads, uint64_t bytes)
+/* As many times as the test is worth: one piece is taken and given back by all in turn. */
+static void *contend_one(void *arg)
+{
+	struct worker *w = arg;
+	CUdeviceptr p;
+	CUresult res;
+
+	OK(cuCtxSetCurrent(w->ctx));
+	pthread_barrier_wait(&w->shared->barrier);
+	for (int i = 0; i < 3000; i++) {
+		res = cuMemAlloc_v2(&p, w->bytes);
+		if (res != CUDA_SUCCESS) {
+			IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+			atomic_fetch_add(&w->shared->refused, 1);
+			continue;
+		}
+		CHECK(atomic_fetch_add(&w->shared->holders, 1) == 0);
+		CHECK(client_charged(0) <= client_limit(0));
+		atomic_fetch_add(&w->shared->got, 1);
+		atomic_fetch_sub(&w->shared->holders, 1);
+		OK(cuMemFree_v2(p));
+	}
+	return NULL;
+}
+
+static void race_process(struct shared *shared, int threads, uint64_t bytes, thread_fn *body)
 {
 	struct worker w = { .shared = shared, .ctx = client_start(), .bytes = bytes };
 	pthread_t thread[64];
 
 	for (int i = 0; i < threads; i++)
-		CHECK(pthread_create(&thread[i], NULL, race_one, &w) == 0);
+		CHECK(pthread_create(&thread[i], NULL, body, &w) == 0);
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 }
 
-/* race PROCESSES THREADS MIB: all ask at once. Field faults 4 and 92. */
-static void race(int argc, char **argv)
+static void race_all(int argc, char **argv, thread_fn *body)
 {
 	int processes = atoi(argv[0]), n_threads = atoi(argv[1]);
 	struct shared *shared = share((unsigned)(processes * n_threads));
@@ -122,7 +148,7 @@ static void race(int argc, char **argv)
 	for (int i = 0; i < processes; i++) {
 		child[i] = fork();
 		if (child[i] == 0) {
-			race_process(shared, n_threads, strtoull(argv[2], NULL, 10) * MIB);
+			race_process(shared, n_threads, strtoull(argv[2], NULL, 10) * MIB, body);
 			_exit(0);
 		}
 	}
@@ -130,6 +156,18 @@ static void race(int argc, char **argv)
 		end_of(child[i]);
 	client_say("got", (uint64_t)shared->got);
 	client_say("refused", (uint64_t)shared->refused);
+}
+
+/* race PROCESSES THREADS MIB: all ask at once. Field faults 4 and 92. */
+static void race(int argc, char **argv)
+{
+	race_all(argc, argv, race_one);
+}
+
+/* contend PROCESSES THREADS MIB: there is room for one; never have two got it. */
+static void contend(int argc, char **argv)
+{
+	race_all(argc, argv, contend_one);
 }
 
 /* A child of fork, or of the bare system call, past every handler. */
@@ -501,6 +539,7 @@ int main(int argc, char **argv)
 	static const struct client_case cases[] = {
 		{ "threads", threads },
 		{ "race", race },
+		{ "contend", contend },
 		{ "early-fork", early_fork },
 		{ "late-fork", late_fork },
 		{ "busy-fork", busy_fork },

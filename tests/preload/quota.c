@@ -17,6 +17,68 @@ static void hold(int argc, char **argv)
 	client_pause("held");
 }
 
+/* use: takes a little and gives it back. */
+static void use(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&p, 1));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	OK(cuMemFree_v2(p));
+}
+
+/* rest: takes a little; then, when the test says so, all that is left for it in the limit. */
+static void rest(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&p, 10 * MIB));
+	client_pause("held");
+	OK(cuMemAlloc_v2(&p, client_limit(0) - CLIENT_CONTEXT_BYTES - 10 * MIB));
+	SAME(client_charged(0), client_limit(0));
+	client_pause("full");
+}
+
+/* failed: what the driver did not free stays charged. The first call of each end is made to fail. */
+static void failed(int argc, char **argv)
+{
+	static const char *const kinds[] = { "alloc", "managed", "vmm", "mapped" };
+	struct piece piece;
+	CUmodule module;
+	CUcontext ctx;
+	uint64_t before;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int k = 0; k < 4; k++) {
+		OK(take(&piece, kinds[k], 10 * MIB));
+		before = client_charged(0);
+		for (CUresult res = give(&piece); res != CUDA_SUCCESS; res = give(&piece))
+			CHECK(client_charged(0) == before);
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	}
+	OK(cuModuleLoadData(&module, CLIENT_MODULE));
+	before = client_charged(0);
+	while (cuModuleUnload(module) != CUDA_SUCCESS)
+		SAME(client_charged(0), before);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(take(&piece, "alloc", 1));
+	while (cuCtxDestroy_v2(ctx) != CUDA_SUCCESS)
+		SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	while (cuDevicePrimaryCtxRelease_v2(0) != CUDA_SUCCESS)
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	SAME(client_charged(0), 0);
+}
+
 /* exact KIND BYTES: takes pieces until one is refused; gives them back; does it again. */
 static void exact(int argc, char **argv)
 {
@@ -268,10 +330,17 @@ static void faults(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hold", hold },     { "exact", exact },
-		{ "mix", mix },       { "frees", frees },
-		{ "odd", odd },       { "other-device", other_device },
-		{ "faults", faults }, { 0 },
+		{ "use", use },
+		{ "rest", rest },
+		{ "failed", failed },
+		{ "hold", hold },
+		{ "exact", exact },
+		{ "mix", mix },
+		{ "frees", frees },
+		{ "odd", odd },
+		{ "other-device", other_device },
+		{ "faults", faults },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

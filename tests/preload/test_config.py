@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import (CONTEXT, HAMI_LIMIT, MIB, NOT_PERMITTED, OWN, PROGRAMS, SANITIZED, is_root,
-                      needs)
+from conftest import (CONTEXT, HAMI_LIMIT, MIB, NOT_PERMITTED, OWN, PROGRAMS, is_root, needs)
 
 OPERATING_SYSTEM = 304
 
@@ -130,9 +129,8 @@ def test_refusals_do_not_flood(place):
 
 def refused_path(place, *texts):
     """A region that cannot be had: cuInit fails and the line has the path, the reason, the cure."""
-    line = refused(place, str(place.settings["RATION_REGION"]), *texts, code=OPERATING_SYSTEM,
-                   RATION_MEM="512m")
-    assert "(" in line
+    refused(place, str(place.settings["RATION_REGION"]), *texts, code=OPERATING_SYSTEM,
+            RATION_MEM="512m")
 
 
 def test_region_paths_that_are_none(place):
@@ -225,14 +223,14 @@ def test_a_full_disk(place):
     assert done.lines[-1] == "0"
 
 
-@pytest.mark.skipif(SANITIZED, reason="the layer is the same")
+@pytest.mark.plain
 def test_overlayfs(place):
     """A mapping does not keep a lock there: the slot's lock is kept by a descriptor."""
     script = (f"mount -t tmpfs none {place.folder}/base && cd {place.folder}/base && "
               "mkdir lower upper work merged && "
               "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged && "
               f"export RATION_REGION={place.folder}/base/merged/region && "
-              f"{PROGRAMS}/process race 4 2 64 && {PROGRAMS}/process in-handler && "
+              f"{PROGRAMS}/process race 4 2 64 && {PROGRAMS}/quota use && "
               f"RATION_MEM={2 * CONTEXT + 120 * MIB} {PROGRAMS}/process spawn {PROGRAMS}/process")
     (place.folder / "base").mkdir()
     done = subprocess.run(["unshare", "-m", "/bin/sh", "-c", script], capture_output=True, text=True,

@@ -75,6 +75,14 @@ def test_all_at_once(place):
         assert values == {"got": 4, "refused": 60}
 
 
+@pytest.mark.parametrize("processes,threads", [(1, 4), (4, 1), (4, 4)])
+def test_one_after_the_other(place, processes, threads):
+    """There is room for one piece, and everybody takes it and gives it back again and again."""
+    values = place.run("process", "contend", processes, threads, 64,
+                       RATION_MEM=processes * CONTEXT + 64 * MIB).values
+    assert values["got"] > 0 and values["refused"] > 0
+
+
 # field fault 18: contexts were not counted, so ten tenants used ten contexts more
 def test_the_sum_of_the_tenants(place):
     tenants = []
@@ -134,6 +142,13 @@ def test_a_call_that_fails(place, call):
         assert all(used == 0 for used in place.slots().values())
 
 
+def test_what_could_not_be_freed_stays_charged(place):
+    ends = ["cuMemFree_v2:1", "cuMemFree_v2:3", "cuMemRelease:1", "cuMemRelease:3", "cuMemUnmap:1",
+            "cuModuleUnload:1", "cuCtxDestroy_v2:1", "cuDevicePrimaryCtxRelease_v2:1"]
+    place.run("quota", "failed", RATION_MEM="512m",
+              RATION_SIM_FAULT=",".join(f"{end}=999" for end in ends))
+
+
 @pytest.mark.plain
 def test_no_memory_for_ourselves(place):
     """malloc fails at its nth call, for every n: an answer of CUDA's, never a crash."""
@@ -151,6 +166,17 @@ def test_what_a_killed_process_held(place):
     second = place.start("quota", "exact", "alloc", 192 * MIB).await_word("full")
     assert place.charged() == LIMIT and list(place.slots()) == [second.pid]
     assert second.go().await_word("empty").go().end().values["pieces"] == 1
+
+
+def test_what_a_killed_neighbour_held(place):
+    """The living get it with their next allocation."""
+    place.settings["RATION_MEM"] = "512m"
+    program = place.start("quota", "rest").await_word("held")
+    place.run("process", "kill-me", status=-9)
+    assert place.charged() == 2 * CONTEXT + 110 * MIB
+    program.go().await_word("full")
+    assert place.slots() == {program.pid: 512 * MIB}
+    program.go().end()
 
 
 def test_a_device_that_is_really_full(place):

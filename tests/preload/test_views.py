@@ -105,11 +105,13 @@ def test_nvml_alone(place):
 def test_what_nvml_asks_of_itself_is_the_truth(place):
     place.settings["LD_LIBRARY_PATH"] = f"{PROGRAMS / 'nested'}:{BUILD / 'sim'}"
     done = place.run("views", "nested", RATION_MEM="1k")
-    assert done.values["inner.total"] == 4000
+    assert done.values["inner.total"] == done.values["found.total"] == 4000
+    assert done.values["found.own"] == 1
     assert done.values["nvml1.total"] == done.values["nvml2.total"] == 1024
     assert place.run("views", "nested", preload=()).values["nvml1.total"] == 4000
 
 
+@pytest.mark.plain
 def test_nvidia_ml_py(place):
     """NVML from Python, by dlopen and dlsym."""
     pytest.importorskip("pynvml")

@@ -142,12 +142,17 @@ static void nvml(int argc, char **argv)
 static void nested(int argc, char **argv)
 {
 	nvmlBAR1Memory_t inner;
+	unsigned found;
 
 	(void)argc;
 	(void)argv;
 	/* The library in front of us answers with what its own call got: see lib_nested.c. */
 	CHECK(nvmlDeviceGetBAR1MemoryInfo(device(0), &inner) == NVML_SUCCESS);
 	client_say("inner.total", inner.bar1Total);
+	CHECK(nvmlDeviceGetPowerUsage(device(0), &found) == NVML_SUCCESS);
+	client_say("found.total", found);
+	CHECK(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &found) == NVML_SUCCESS);
+	client_say("found.own", found);
 	say_nvml(device(0));
 }
 

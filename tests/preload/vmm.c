@@ -132,14 +132,12 @@ static void host(int argc, char **argv)
 	for (int i = 0; i < 3; i++) {
 		CUmemAllocationProp prop = on_device;
 		CUmemGenericAllocationHandle handle;
-		CUresult res;
 
 		prop.location.type = types[i];
 		prop.location.id = 0;
-		res = cuMemCreate(&handle, 512 * MIB, &prop, 0);
+		OK(cuMemCreate(&handle, client_limit(0) + PIECE, &prop, 0));
 		charged_is(0);
-		if (res == CUDA_SUCCESS)
-			OK(cuMemRelease(handle));
+		OK(cuMemRelease(handle));
 		charged_is(0);
 	}
 }

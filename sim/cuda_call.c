@@ -1,5 +1,6 @@
 #include "cuda_call.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -63,9 +64,20 @@ bool cuda_call_is_ready(void)
 	return page && atomic_load_explicit(&page->ready, memory_order_acquire);
 }
 
+/* The library stays when a program closes it: its workers run in it. */
+static void stay_loaded(void)
+{
+	Dl_info self;
+
+	if (dladdr(&driver, &self))
+		(void)dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 static CUresult start(void)
 {
 	int err = machine_open();
+
+	stay_loaded();
 
 	if (err)
 		return err == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_SYSTEM_NOT_READY;

@@ -10,11 +10,16 @@
 #include "cuda_extent.h"
 #include "machine.h"
 
+enum { WINDOW_ATTEMPTS = 8 };
+
+#define USABLE_BYTES ((uint64_t)256 << 20)
 #define HOST_WINDOW_BYTES ((uint64_t)1 << 40)
 
 struct heap {
 	uint64_t base, size_bytes;
-	int fd; /* -1: pages without a file, known to this process only */
+	uint64_t usable_bytes; /* from base: the rest cannot be touched, nor is it read by a memory
+				* checker that looks at all there is */
+	int fd;                /* -1: pages without a file, known to this process only */
 	struct cuda_extents free;
 };
 
@@ -65,7 +70,7 @@ static int open_window(struct heap *h, uint64_t size_bytes)
 	if (map == MAP_FAILED)
 		goto out_close;
 	base = ((uint64_t)map + HEAP_BLOCK_BYTES - 1) & ~(HEAP_BLOCK_BYTES - 1);
-	if (mmap((void *)base, size_bytes, PROT_READ | PROT_WRITE,
+	if (mmap((void *)base, size_bytes, PROT_NONE,
 		 flags | MAP_FIXED | (h->fd < 0 ? MAP_ANONYMOUS : 0), h->fd, 0) == MAP_FAILED)
 		goto out_unmap;
 	madvise((void *)base, size_bytes, MADV_DONTFORK);
@@ -84,7 +89,8 @@ out_close:
 	return -ENOMEM;
 }
 
-/* Four times the device's size, so that free addresses never run out before free memory does. */
+/* Four times the device's size, so that free addresses never run out before free memory does; less
+ * where so many addresses are not to be had (a memory checker has few). */
 int cuda_heap_open(int index)
 {
 	struct heap *h = get(index);
@@ -94,8 +100,27 @@ int cuda_heap_open(int index)
 		return 0;
 	if (index != HEAP_HOST)
 		size_bytes = 4 * machine_device(index)->memory_bytes;
-	size_bytes = (size_bytes + HEAP_BLOCK_BYTES - 1) & ~(HEAP_BLOCK_BYTES - 1);
-	return open_window(h, size_bytes);
+	for (int attempt = 0; attempt < WINDOW_ATTEMPTS; attempt++, size_bytes /= 2) {
+		size_bytes = (size_bytes + HEAP_BLOCK_BYTES - 1) & ~(HEAP_BLOCK_BYTES - 1);
+		if (open_window(h, size_bytes) == 0)
+			return 0;
+	}
+	return -ENOMEM;
+}
+
+/* Makes addresses usable up to `end`, a good piece at a time. */
+static int make_usable(struct heap *h, uint64_t end)
+{
+	uint64_t bytes = (end - h->base + USABLE_BYTES - 1) / USABLE_BYTES * USABLE_BYTES;
+
+	if (end - h->base <= h->usable_bytes)
+		return 0;
+	if (bytes > h->size_bytes)
+		bytes = h->size_bytes;
+	if (mprotect((void *)h->base, bytes, PROT_READ | PROT_WRITE) != 0)
+		return -ENOMEM;
+	h->usable_bytes = bytes;
+	return 0;
 }
 
 int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
@@ -109,6 +134,10 @@ int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
 	if (index != HEAP_HOST && machine_take(index, size_bytes) != 0)
 		return -ENOMEM;
 	err = cuda_extent_take(&get(index)->free, size_bytes, HEAP_BLOCK_BYTES, out_address);
+	if (err == 0 && make_usable(get(index), *out_address + size_bytes) != 0) {
+		cuda_extent_add(&get(index)->free, *out_address, size_bytes);
+		err = -ENOMEM;
+	}
 	if (err) {
 		if (index != HEAP_HOST)
 			machine_give(index, size_bytes);
@@ -125,11 +154,27 @@ void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes)
 		machine_give(index, size_bytes);
 }
 
-/* A length of 0 makes mremap() duplicate a shared mapping instead of moving it. */
+static struct heap *heap_of(uint64_t address)
+{
+	for (int i = 0; i <= MACHINE_DEVICES; i++)
+		if (address >= heaps[i].base && address - heaps[i].base < heaps[i].size_bytes)
+			return &heaps[i];
+	return NULL;
+}
+
+/* Without a file: a length of 0 makes mremap() duplicate a shared mapping instead of moving it. */
 int cuda_heap_alias(uint64_t address, uint64_t size_bytes, uint64_t target)
 {
-	void *map = mremap((void *)address, 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-			   (void *)target);
+	const struct heap *h = heap_of(address);
+	void *map;
+
+	if (h->fd >= 0)
+		map = mmap((void *)target, size_bytes, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED | MAP_NORESERVE, h->fd,
+			   (off_t)(address - h->base));
+	else
+		map = mremap((void *)address, 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+			     (void *)target);
 
 	if (map == MAP_FAILED)
 		return -errno;
@@ -150,8 +195,5 @@ int cuda_heap_file(int index, uint64_t address, int *out_fd, uint64_t *out_offse
 
 bool cuda_heap_contains(uint64_t address)
 {
-	for (int i = 0; i <= MACHINE_DEVICES; i++)
-		if (address >= heaps[i].base && address - heaps[i].base < heaps[i].size_bytes)
-			return true;
-	return false;
+	return heap_of(address) != NULL;
 }

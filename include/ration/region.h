@@ -30,7 +30,8 @@
  *   do {
  *           seq = load_acquire(&procs[n].seqlock);
  *           copy = procs[n].used[dev];
- *   } while ((seq & 1) || load_acquire(&procs[n].seqlock) != seq);   with a bound on the tries
+ *           acquire_fence();            so that no load of the copy comes after the next
+ *   } while ((seq & 1) || load(&procs[n].seqlock) != seq);   with a bound on the tries
  *
  * Change rules: offsets below HAMI_REGION_BYTES never change. In our part a new field takes the
  * place of a `reserved` one and is 0 in older files; anything else raises RATION_LAYOUT.
@@ -50,9 +51,13 @@
 #define RATION_LAYOUT 1
 #define RATION_OFFSET 2011136
 
-/* Lock bytes, far above the range that HAMi-core locks (0..2008951). */
+/*
+ * Lock bytes, far above the range that HAMi-core locks (0..2008951): slot n's life, the keeper's,
+ * and the right to reap slot n while a fork child of its dead owner still has the first.
+ */
 #define RATION_LOCK_SLOT ((int64_t)1 << 40)
 #define RATION_LOCK_KEEPER (((int64_t)1 << 40) + 65536)
+#define RATION_LOCK_ORPHAN (((int64_t)1 << 40) + 131072)
 
 enum {
 	HAMI_DEVICES = 16,
@@ -143,7 +148,8 @@ struct ration_slot {
 	uint32_t pid; /* information: liveness is the byte lock */
 	uint32_t reserved0;
 	char comm[16];
-	uint64_t reserved[4];
+	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
+	uint64_t reserved[3];
 	uint64_t used_bytes[RATION_DEVICES]; /* what the owner believes; for views */
 	struct ration_entry entry[RATION_DEVICES];
 };

@@ -1,6 +1,7 @@
 #include "core/quota.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "shm/account.h"
 
@@ -11,27 +12,63 @@
 
 /* Looking for dead processes opens the file: programs that ask in a loop do not pay each time. */
 #define SETTLE_EVERY_NS NSEC_PER_MSEC
+/* How long a region that was whole is taken for whole. */
+#define CHECK_EVERY_NS NSEC_PER_MSEC
 
 struct quota_state {
 	/* Constant after quota_init(). */
 	struct region *region;
+	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
-	_Atomic bool has_left;      /* the monitors see the slot free; atomic */
+	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
+	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
+	_Atomic uint64_t limit_bytes[RATION_DEVICES]; /* as read last; atomic */
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	/* mutex */
+	bool has_left; /* the monitors see the slot free */
 	struct account_holder holder[RATION_DEVICES];
 	bool is_settled[RATION_DEVICES];
 	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
 };
 PROCESS_STATE(quota_state, state);
 
-void quota_init(struct region *region, const struct slot *slot)
+void quota_init(struct region *region, struct slot *slot)
 {
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.region = region;
+	state.s.place = slot;
 	state.s.slot = slot->index;
+}
+
+static void lose_region(void)
+{
+	if (!atomic_exchange(&state.s.is_gone, true))
+		log_error("region %s: somebody cleared or replaced it; no more memory is given",
+			  state.s.region->path);
+}
+
+/*
+ * False when the region is not the one that we joined; its pages must not be touched then. A look at
+ * them costs a microsecond, so one that was whole is taken for whole for a while.
+ */
+static bool is_whole(int d)
+{
+	int64_t now_ns, last_ns;
+
+	if (atomic_load_explicit(&state.s.is_gone, memory_order_relaxed))
+		return false;
+	now_ns = clock_now_ns();
+	last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
+	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS)
+		return true;
+	if (region_check(state.s.region, state.s.slot, d) < 0) {
+		lose_region();
+		return false;
+	}
+	atomic_store_explicit(&state.s.checked_ns, now_ns, memory_order_relaxed);
+	return true;
 }
 
 /* mutex held. The slot was settled to 0 bytes when it was claimed. */
@@ -62,7 +99,7 @@ static void mirror(int d, bool grows)
 	uint64_t total = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
 	struct hami_used *used;
 
-	if (atomic_load_explicit(&state.s.has_left, memory_order_relaxed))
+	if (state.s.has_left)
 		return;
 	store(&state.s.region->own->slots[state.s.slot].used_bytes[d], total);
 	if (d >= HAMI_DEVICES)
@@ -78,13 +115,46 @@ static void mirror(int d, bool grows)
 	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_RELEASE);
 }
 
+/* mutex held: our slot was taken from us and is back: what we hold is charged to it again. */
+static void charge_again(void)
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		const uint64_t *held = state.s.held_bytes[d];
+		uint64_t bytes = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
+		struct account_holder *h;
+
+		if (!state.s.is_settled[d])
+			continue;
+		state.s.is_settled[d] = false;
+		h = holder_of(d);
+		if (h->bytes < bytes)
+			account_add(h, bytes - h->bytes, 0);
+		mirror(d, true);
+	}
+}
+
+/* mutex held, before our slot is changed: 0, or -ESTALE when it is not ours any more. */
+static int check(int d)
+{
+	int rc = is_whole(d) ? slot_check(state.s.region, state.s.place) : -ESTALE;
+
+	if (rc < 0) {
+		lose_region();
+		return -ESTALE;
+	}
+	if (rc == 1)
+		charge_again();
+	return 0;
+}
+
 static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
-	uint64_t limit_bytes = quota_limit(dev);
 	int rc;
 
 	pthread_mutex_lock(&state.s.mutex);
-	rc = account_add(holder_of(dev.v), bytes, limit_bytes);
+	rc = check(dev.v);
+	if (rc == 0)
+		rc = account_add(holder_of(dev.v), bytes, quota_limit(dev));
 	if (rc == 0) {
 		state.s.held_bytes[dev.v][kind] += bytes;
 		mirror(dev.v, true);
@@ -97,9 +167,11 @@ int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc = add(dev, kind, bytes);
 
-	if (rc == -EDQUOT && slot_reap(state.s.region, (int)state.s.slot) > 0)
-		rc = add(dev, kind, bytes);
-	return rc;
+	if (rc != -EDQUOT)
+		return rc;
+	/* Also when nothing was reaped by us: another may have done it in the same moment. */
+	slot_reap(state.s.region, (int)state.s.slot);
+	return add(dev, kind, bytes);
 }
 
 /* mutex held. */
@@ -110,6 +182,8 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	if (bytes > *held)
 		bytes = *held;
 	*held -= bytes;
+	if (check(d) < 0)
+		return;
 	mirror(d, false);
 	account_sub(holder_of(d), bytes);
 }
@@ -120,7 +194,8 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 	pthread_mutex_lock(&state.s.mutex);
 	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
-	if (bytes > have && account_add(holder_of(dev.v), bytes - have, 0) == 0) {
+	if (bytes > have && check(dev.v) == 0 &&
+	    account_add(holder_of(dev.v), bytes - have, 0) == 0) {
 		held[kind] += bytes - have;
 		mirror(dev.v, true);
 	} else if (bytes < have) {
@@ -169,24 +244,41 @@ void quota_settle(struct dev dev)
 
 void quota_leave(void)
 {
-	atomic_store(&state.s.has_left, true);
+	/* At exit: a thread that was ended in the midst of a change has the mutex for ever. */
+	for (int tries = 0; pthread_mutex_trylock(&state.s.mutex) != 0; tries++) {
+		if (tries == 100)
+			return;
+		clock_sleep_ns(100 * NSEC_PER_USEC);
+	}
+	state.s.has_left = true;
+	if (!atomic_load(&state.s.is_gone))
+		slot_vacate(state.s.region, state.s.place);
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 uint64_t quota_used(struct dev dev)
 {
+	if (!is_whole(dev.v))
+		return UINT64_MAX;
 	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
 }
 
 uint64_t quota_limit(struct dev dev)
 {
-	return region_limit(state.s.region->hami, state.s.region->own, dev.v);
+	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
+
+	if (is_whole(dev.v))
+		atomic_store_explicit(last,
+				      region_limit(state.s.region->hami, state.s.region->own, dev.v),
+				      memory_order_relaxed);
+	return atomic_load_explicit(last, memory_order_relaxed);
 }
 
 uint64_t quota_left(struct dev dev)
 {
 	uint64_t limit = quota_limit(dev), used = quota_used(dev);
 
-	if (limit == 0)
+	if (limit == 0 && used != UINT64_MAX)
 		return UINT64_MAX;
 	return used < limit ? limit - used : 0;
 }

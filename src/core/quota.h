@@ -15,7 +15,7 @@
 enum quota_kind { QUOTA_CONTEXT, QUOTA_MODULE, QUOTA_DATA, QUOTA_KINDS };
 
 /* Starts with the slot that slot_claim() gave. Both are kept, not owned. */
-void quota_init(struct region *region, const struct slot *slot);
+void quota_init(struct region *region, struct slot *slot);
 
 /*
  * Charges `bytes` if the tenant's sum stays within the limit; dead processes are reaped before it
@@ -42,10 +42,13 @@ uint64_t quota_held(struct dev dev, enum quota_kind kind);
  */
 void quota_settle(struct dev dev);
 
-/* The process is about to end: from now on the monitors are shown nothing of it. */
+/* The process is about to end: the monitors see the slot free, and nothing of it from now on. */
 void quota_leave(void);
 
-/* The tenant's sum and its limit (0: none) on a device. */
+/*
+ * The tenant's sum and its limit (0: none) on a device. When the region is not ours any more the sum
+ * is UINT64_MAX and the limit the one read last.
+ */
 uint64_t quota_used(struct dev dev);
 uint64_t quota_limit(struct dev dev);
 

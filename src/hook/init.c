@@ -43,7 +43,6 @@ static void leave(void)
 	if (atomic_load(&process.s.state) != INIT_MEMBER)
 		return;
 	quota_leave();
-	slot_vacate(&process.s.region[1], &process.s.slot);
 }
 
 /* A setuid program follows nobody's environment. */

@@ -15,6 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
 
 /* A glibc sem_t as sem_init(sem, 1, 1) leaves it: value 1, shared between processes. */
@@ -101,7 +105,8 @@ static void init_hami(struct hami_region *h, const struct region_setup *setup, b
 /*
  * Writes both headers. Where `setup` says nothing the file's own configuration holds. A process may
  * be killed anywhere in here: our magic comes first, so that the file is known for a region; the
- * layout last of our part; the HAMi magic last of all, so that a reader who sees it sees the rest.
+ * layout last of our part; the HAMi magic last of all, by region_settle(), so that a reader who sees
+ * it sees the rest, devices too.
  */
 static void init_headers(struct region *r, const struct region_setup *setup,
 			 enum region_content content, bool keep_monitors)
@@ -129,7 +134,7 @@ static void init_headers(struct region *r, const struct region_setup *setup,
 		copy_text(o->name, sizeof(o->name), setup->name);
 	o->name[sizeof(o->name) - 1] = '\0';
 	__atomic_store_n(&o->layout, RATION_LAYOUT, __ATOMIC_RELEASE);
-	__atomic_store_n(&h->magic, HAMI_MAGIC, __ATOMIC_RELEASE);
+	r->is_new = true;
 }
 
 /*
@@ -183,6 +188,7 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 		rc = check_spec(r, err);
 	if (rc == 0 && !alive)
 		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));
+	r->generation = r->own->generation;
 	return rc;
 }
 
@@ -195,6 +201,25 @@ static int lock_failed(struct region_error *err, int rc, const char *path)
 						   "; choose a path on a local file system");
 }
 
+/* The path as it will lead to the file from any directory: the program may change its own. */
+static bool keep_path(struct region *r, const char *path)
+{
+	size_t n = 0;
+
+	if (path[0] != '/') {
+		if (!getcwd(r->path, sizeof(r->path)))
+			return false;
+		n = strlen(r->path);
+		if (n + 1 >= sizeof(r->path))
+			return false;
+		r->path[n++] = '/';
+	}
+	if (strlen(path) >= sizeof(r->path) - n)
+		return false;
+	memcpy(r->path + n, path, strlen(path) + 1);
+	return true;
+}
+
 int region_open(const char *path, const struct region_setup *setup, struct region *r,
 		struct region_error *err)
 {
@@ -203,10 +228,9 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 
 	memset(r, 0, sizeof(*r));
 	r->fd = -1;
-	if (strlen(path) >= sizeof(r->path))
+	if (!keep_path(r, path))
 		return region_file_fail(err, -ENAMETOOLONG, path, "cannot be opened",
 					"; choose a shorter one");
-	memcpy(r->path, path, strlen(path) + 1);
 	/* A tenant that ends may unlink the file between our open and our lock: then once more. */
 	for (int tries = 0;; tries++) {
 		fd = region_file_open(path, err);
@@ -240,6 +264,9 @@ void region_settle(struct region *r)
 {
 	if (r->fd < 0)
 		return;
+	if (r->is_new)
+		__atomic_store_n(&r->hami->magic, HAMI_MAGIC, __ATOMIC_RELEASE);
+	r->is_new = false;
 	/* The mapping keeps this description alive, so closing alone would keep the lock. */
 	lock_drop(r->fd, 0, HAMI_REGION_BYTES);
 	close(r->fd);
@@ -252,6 +279,31 @@ void region_close(struct region *r)
 		munmap(r->hami, RATION_FILE_BYTES);
 	r->hami = NULL;
 	r->own = NULL;
+}
+
+/* Has the page of `at` read in: false where a touch would be a SIGBUS. True on older kernels. */
+static bool is_there(const void *at, size_t bytes)
+{
+	uintptr_t first = (uintptr_t)at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+
+	return madvise((void *)first, (uintptr_t)at + bytes - first, MADV_POPULATE_READ) == 0 ||
+	       errno != EFAULT;
+}
+
+int region_check(const struct region *r, unsigned slot, int dev)
+{
+	const struct ration_region *o = r->own;
+
+	if (!is_there(r->hami, sizeof(r->hami->magic)) || !is_there(&o->magic, 64) ||
+	    !is_there(&o->accounts[dev], sizeof(o->accounts[dev])) ||
+	    !is_there(&o->slots[slot], sizeof(o->slots[slot])) ||
+	    !is_there(&r->hami->procs[slot], sizeof(r->hami->procs[slot])))
+		return -ESTALE;
+	if (__atomic_load_n(&o->magic, __ATOMIC_RELAXED) != RATION_MAGIC ||
+	    __atomic_load_n(&o->layout, __ATOMIC_RELAXED) != RATION_LAYOUT ||
+	    __atomic_load_n(&o->generation, __ATOMIC_RELAXED) != r->generation)
+		return -ESTALE;
+	return 0;
 }
 
 int region_reopen(const struct region *r)

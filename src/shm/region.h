@@ -23,6 +23,8 @@ struct region {
 	struct ration_region *own;
 	char path[4096];
 	uint64_t st_dev, st_ino; /* of the file that is mapped */
+	uint64_t generation;     /* of the file when it was opened */
+	bool is_new;             /* initialised by us: the HAMi magic comes with region_settle() */
 	int fd; /* holds the creation lock between region_open() and region_settle() */
 };
 
@@ -42,7 +44,10 @@ struct region_error {
 int region_open(const char *path, const struct region_setup *setup, struct region *out_region,
 		struct region_error *out_error);
 
-/* Drops the creation lock and the descriptor; the mapping stays. */
+/*
+ * Shows a new region to the monitors (the HAMi magic is written last of all), and drops the creation
+ * lock and the descriptor; the mapping stays.
+ */
 void region_settle(struct region *region);
 
 /* Unmaps; after region_settle(). */
@@ -53,6 +58,13 @@ void region_close(struct region *region);
  * above 2 and close-on-exec; the caller closes it.
  */
 int region_reopen(const struct region *region);
+
+/*
+ * Whether the region is still the one that was opened, before the pages of slot `slot` and device
+ * `dev` are touched: -ESTALE when somebody truncated, cleared or initialised it anew under us. A
+ * touch would be a SIGBUS, and zeros would read as "no limit".
+ */
+int region_check(const struct region *region, unsigned slot, int dev);
 
 /* A descriptor above 2: a program with 0, 1 or 2 closed must not get ours there. Closes `fd`. */
 int region_fd_up(int fd);

@@ -1,19 +1,34 @@
 #include "shm/slot.h"
 
 #include "base/clock.h"
+#include "base/sys.h"
 #include "shm/account.h"
 #include "shm/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
+
 static void hint_set(struct region *r, unsigned index, uint8_t value)
 {
 	__atomic_store_n(&r->own->hint[index], value, __ATOMIC_RELAXED);
+}
+
+/* Programs that close what they do not know begin at 3. Keeps `fd` where no room is higher up. */
+static int fd_out_of_the_way(int fd)
+{
+	int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+
+	if (high < 0)
+		return fd;
+	close(fd);
+	return high;
 }
 
 /*
@@ -52,7 +67,7 @@ static int keep_lock(struct region *r, int fd, int64_t at, struct slot *out)
 		return rc;
 	}
 keep_fd:
-	out->fd = fd;
+	out->fd = fd_out_of_the_way(fd);
 	return 0;
 }
 
@@ -102,6 +117,32 @@ static void raise_bound(struct hami_region *h, unsigned index)
 					      __ATOMIC_RELAXED));
 }
 
+/* The pid namespace we are in, by its inode; 0 without /proc. */
+static uint64_t pid_namespace(void)
+{
+	struct stat st;
+
+	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/*
+ * True when the slot's owner is dead although its byte is locked: where a descriptor holds the lock,
+ * a fork child of the owner keeps it. Its pid must be one of our own namespace to tell.
+ */
+static bool is_orphan(const struct ration_slot *s)
+{
+	uint64_t now;
+
+	if (!s->pid || !s->start_ticks || !s->pid_namespace ||
+	    s->pid_namespace != pid_namespace())
+		return false;
+	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
+		return true;
+	/* Another process by the same number; 0 where /proc hides it from us. */
+	now = clock_process_start((int)s->pid);
+	return now && now != s->start_ticks;
+}
+
 static void fill(struct region *r, unsigned index)
 {
 	struct hami_slot *h = &r->hami->procs[index];
@@ -112,6 +153,7 @@ static void fill(struct region *r, unsigned index)
 	raise_bound(r->hami, index);
 	s->pid = (uint32_t)getpid();
 	s->start_ticks = clock_process_start((int)getpid());
+	s->pid_namespace = pid_namespace();
 	memset(s->comm, 0, sizeof(s->comm));
 	prctl(PR_GET_NAME, s->comm);
 	__atomic_store_n(&h->pid, (int32_t)getpid(), __ATOMIC_RELAXED);
@@ -138,6 +180,16 @@ static int take_byte(struct region *r, int fd)
 	return -EUSERS;
 }
 
+/* True when few slots are taken: looking at each then costs less than leaving the dead in view. */
+static bool is_few(const struct ration_region *own)
+{
+	unsigned taken = 0;
+
+	for (int i = 0; i < HAMI_SLOTS; i++)
+		taken += __atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) != 0;
+	return taken <= REAP_AT_ATTACH_MAX;
+}
+
 int slot_claim(struct region *r, struct slot *out)
 {
 	int fd = region_reopen(r), index, rc;
@@ -156,13 +208,68 @@ int slot_claim(struct region *r, struct slot *out)
 	give_back(r, out->index);
 	clear_hami(&r->hami->procs[index]);
 	fill(r, out->index);
+	if (is_few(r->own))
+		slot_reap(r, index);
 	return 0;
+}
+
+int slot_check(struct region *r, struct slot *slot)
+{
+	struct stat st;
+	int fd, rc;
+
+	if (slot->fd < 0)
+		return 0;
+	/* While the descriptor is open on our file, its description has the lock. */
+	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
+		return 0;
+	fd = region_reopen(r);
+	if (fd < 0)
+		return -ESTALE;
+	rc = lock_wait(fd, RATION_LOCK_SLOT + slot->index, 1, 10 * NSEC_PER_MSEC);
+	if (rc < 0) {
+		close(fd);
+		return -ESTALE;
+	}
+	slot->fd = fd_out_of_the_way(fd);
+	if (r->own->slots[slot->index].pid != (uint32_t)getpid()) {
+		/* It was reaped, and perhaps somebody else's meanwhile. */
+		give_back(r, slot->index);
+		clear_hami(&r->hami->procs[slot->index]);
+	}
+	fill(r, slot->index);
+	return 1;
 }
 
 void slot_vacate(struct region *r, const struct slot *slot)
 {
 	if (slot->index < HAMI_SLOTS)
 		clear_hami(&r->hami->procs[slot->index]);
+}
+
+/* Reaps slot i if its owner is dead. True when it was. */
+static bool reap_one(struct region *r, int fd, unsigned i)
+{
+	int64_t at = RATION_LOCK_SLOT + i;
+	bool is_free = lock_try(fd, at, 1) == 0;
+
+	if (!is_free) {
+		/* A child of the owner has the byte; this one decides who reaps. */
+		at = RATION_LOCK_ORPHAN + i;
+		if (!is_orphan(&r->own->slots[i]) || lock_try(fd, at, 1) != 0)
+			return false;
+		if (!is_orphan(&r->own->slots[i])) {
+			lock_drop(fd, at, 1);
+			return false;
+		}
+	}
+	give_back(r, i);
+	clear_hami(&r->hami->procs[i]);
+	r->own->slots[i].pid = 0;
+	if (is_free)
+		hint_set(r, i, 0);
+	lock_drop(fd, at, 1);
+	return true;
 }
 
 int slot_reap(struct region *r, int own)
@@ -172,17 +279,9 @@ int slot_reap(struct region *r, int own)
 	if (fd < 0)
 		return fd;
 	/* All hints: proc_num is in reach of others and must hide nobody's bytes. */
-	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
-		if ((int)i == own || !__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
-			continue;
-		if (lock_try(fd, RATION_LOCK_SLOT + i, 1) != 0)
-			continue;
-		give_back(r, i);
-		clear_hami(&r->hami->procs[i]);
-		hint_set(r, i, 0);
-		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
-		reaped++;
-	}
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if ((int)i != own && __atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
+			reaped += reap_one(r, fd, i);
 	close(fd);
 	return reaped;
 }

@@ -23,6 +23,13 @@ struct slot {
 int slot_claim(struct region *region, struct slot *out_slot);
 
 /*
+ * Whether the slot is still ours: 0 when it is; 1 when the program had closed the descriptor that
+ * holds it and it was taken back, so that what it holds must be looked at again; -ESTALE when another
+ * process has it by now.
+ */
+int slot_check(struct region *region, struct slot *slot);
+
+/*
  * Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit. Nothing
  * for a keeper.
  */

@@ -39,8 +39,8 @@ static void works(const char *path)
 	if (rc < 0)
 		fprintf(stderr, "%s\n", err.text);
 	CHECK(rc == 0);
-	CHECK(r.hami->magic == HAMI_MAGIC && r.own->magic == RATION_MAGIC);
 	region_settle(&r);
+	CHECK(r.hami->magic == HAMI_MAGIC && r.own->magic == RATION_MAGIC);
 	region_close(&r);
 }
 

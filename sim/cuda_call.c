@@ -78,7 +78,6 @@ static CUresult start(void)
 	int err = machine_open();
 
 	stay_loaded();
-
 	if (err)
 		return err == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_SYSTEM_NOT_READY;
 	return cuda_device_enumerate();

@@ -55,6 +55,17 @@ static void over(struct making *m)
 	m->is_maker = false;
 }
 
+/* No refusal stands on a stale figure: the card is asked before. */
+static int reserve_bytes(struct making *m)
+{
+	int rc = quota_reserve(m->dev, QUOTA_CONTEXT, m->expected_bytes);
+
+	if (rc != -EDQUOT || charge_reconcile(m->dev, QUOTA_CONTEXT) != 0)
+		return rc;
+	m->before_bytes = overhead_bytes(m->dev);
+	return quota_reserve(m->dev, QUOTA_CONTEXT, m->expected_bytes);
+}
+
 /* Reserves what a context was last seen to cost. */
 static enum enter reserve(struct making *m, CUresult *out_res)
 {
@@ -63,8 +74,7 @@ static enum enter reserve(struct making *m, CUresult *out_res)
 				    __atomic_load_n(&quota_device(m->dev)->context_bytes,
 						    __ATOMIC_RELAXED) :
 				    0;
-	if (m->expected_bytes &&
-	    quota_reserve(m->dev, QUOTA_CONTEXT, m->expected_bytes) == -EDQUOT) {
+	if (m->expected_bytes && reserve_bytes(m) == -EDQUOT) {
 		over(m);
 		*out_res = too_small(m->dev, m->expected_bytes);
 		return ENTER_REFUSE;
@@ -130,7 +140,9 @@ static enum enter begin_primary(struct making *m, CUdevice ord, CUresult *out_re
 static void give_up(struct making *m)
 {
 	charge_over();
-	quota_release(m->dev, QUOTA_CONTEXT, m->expected_bytes);
+	/* Where the card can be asked, a look at it may have taken the reservation off before. */
+	if (charge_reconcile(m->dev, QUOTA_CONTEXT) == -ENOTSUP)
+		quota_release(m->dev, QUOTA_CONTEXT, m->expected_bytes);
 	over(m);
 }
 

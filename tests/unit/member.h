@@ -28,16 +28,16 @@ static inline const char *member_uuid(int d)
 }
 
 /*
- * In a child: joins the tenant whose region is `name` in the scratch folder, made with `spec` and
- * `flags` if it is new, with `devices` devices of 16 GiB, and starts the quota.
+ * In a child: joins the tenant whose region is at `path`, made with `spec` and `flags` if it is new,
+ * with `devices` devices of 16 GiB, and starts the quota.
  */
-static inline void member_join(struct member *m, const char *name, const char *spec, uint32_t flags,
+static inline void member_join(struct member *m, const char *path, const char *spec, uint32_t flags,
 			       int devices)
 {
 	struct region_setup setup = { .mem_spec = spec, .mem_source = "test", .flags = flags };
 	struct region_error err;
 
-	if (region_open(scratch_path(name), &setup, &m->region, &err) < 0) {
+	if (region_open(path, &setup, &m->region, &err) < 0) {
 		fprintf(stderr, "%s\n", err.text);
 		_exit(CHILD_FAILED);
 	}

@@ -74,7 +74,7 @@ static struct member member;
 
 static void start(const char *limit)
 {
-	member_join(&member, "region", limit, 0, 1);
+	member_join(&member, scratch_path("region"), limit, 0, 1);
 	charge_init(&ops);
 	card.error = 0;
 }
@@ -350,7 +350,7 @@ static void contexts_that_do_not_count_are_not_looked_at(void)
 {
 	struct charge c;
 
-	member_join(&member, "region", "4m", RATION_FLAG_CONTEXT_FREE, 1);
+	member_join(&member, scratch_path("region"), "4m", RATION_FLAG_CONTEXT_FREE, 1);
 	charge_init(&ops);
 	card.bytes = MIB_BYTES(500);
 	CHECK_EQ(charge_reconcile(dev0, QUOTA_CONTEXT), 0);
@@ -512,7 +512,7 @@ static void a_child_has_nothing(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		member_join(&own, "region", NULL, 0, 1);
+		member_join(&own, scratch_path("region"), NULL, 0, 1);
 		charge_init(&ops);
 		card.bytes = MIB_BYTES(7);
 		CHECK(!charge_take(BASE, &dev));

@@ -18,11 +18,11 @@ static void ordinals_are_bound_by_uuid(void)
 	struct member m;
 	struct dev dev = { 77 };
 
-	member_join(&m, "region", "1g", 0, 0);
+	member_join(&m, scratch_path("region"), "1g", 0, 0);
 	CHECK_EQ(device_ordinals(), 0);
 	CHECK(!device_by_ordinal((struct cuda_ord){ 0 }, &dev));
 	/* NVML shows four in its order; CUDA two of them, in another. */
-	device_enter(&m.region, infos(0, 4), 4);
+	device_enter(&m.region, infos(0, 4), 4, NULL, 0);
 	CHECK_EQ(region_device_count(m.region.own), 4);
 	struct device_info visible[2] = { infos(3, 1)[0], infos(1, 1)[0] };
 	CHECK_EQ(device_bind(&m.region, visible, 2), 0);
@@ -41,13 +41,13 @@ static void new_devices_get_their_limit(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1:3g,2g", 0, 0);
-	device_enter(&m.region, infos(0, 2), 2);
+	member_join(&m, scratch_path("region"), "1:3g,2g", 0, 0);
+	device_enter(&m.region, infos(0, 2), 2, NULL, 0);
 	CHECK_EQ(region_limit(m.region.hami, m.region.own, 0), MIB_BYTES(2048));
 	CHECK_EQ(region_limit(m.region.hami, m.region.own, 1), MIB_BYTES(3072));
 	CHECK_EQ(m.region.own->devices[1].physical_bytes, MIB_BYTES(2048));
 	/* A second time, with what was not known at first. */
-	device_enter(&m.region, infos(0, 2), 2);
+	device_enter(&m.region, infos(0, 2), 2, NULL, 0);
 	CHECK_EQ(region_device_count(m.region.own), 2);
 }
 
@@ -56,9 +56,9 @@ static void a_full_table_is_an_error(void)
 	struct member m;
 	struct dev dev = { 0 };
 
-	member_join(&m, "region", NULL, 0, 0);
+	member_join(&m, scratch_path("region"), NULL, 0, 0);
 	/* Entering what there is must not fail: a process may use the few it can see. */
-	device_enter(&m.region, infos(0, 40), 40);
+	device_enter(&m.region, infos(0, 40), 40, NULL, 0);
 	CHECK_EQ(region_device_count(m.region.own), RATION_DEVICES);
 	CHECK_EQ(device_bind(&m.region, infos(0, 32), 32), 0);
 	CHECK(device_by_ordinal((struct cuda_ord){ 31 }, &dev));
@@ -70,7 +70,7 @@ static int check_spec(const char *spec, struct limits_error *err)
 {
 	struct member m;
 
-	member_join(&m, "region", spec, 0, 2);
+	member_join(&m, scratch_path("region"), spec, 0, 2);
 	return device_check_spec(&m.region, err);
 }
 
@@ -121,7 +121,7 @@ static void a_child_has_no_ordinals(void)
 	int status;
 	pid_t pid;
 
-	member_join(&m, "region", NULL, 0, 2);
+	member_join(&m, scratch_path("region"), NULL, 0, 2);
 	CHECK_EQ(device_bind(&m.region, infos(0, 2), 2), 0);
 	pid = fork();
 	CHECK(pid >= 0);

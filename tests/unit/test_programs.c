@@ -292,7 +292,7 @@ static void begin(const char *region, const char *limit, uint64_t card_bytes)
 	log_set_level((enum log_level)(LOG_ERROR - 1));
 	pthread_rwlock_init(&world.fork_lock, NULL);
 	model_start(card_bytes);
-	model_join(region, limit);
+	model_join(scratch_path(region), limit);
 	CHECK(hook_cuDevicePrimaryCtxRetain(&world.primary, 0) == CUDA_SUCCESS);
 	CHECK_EQ(overhead(), MODEL_CONTEXT_BYTES);
 	for (unsigned i = 0; i < THREADS; i++) {
@@ -419,6 +419,46 @@ static void children_forked_in_the_middle(void)
 	finish();
 }
 
+/* A context that could not be made takes nothing of the one that is there along. */
+static void contexts_that_fail(void)
+{
+	enum { TRIES = BUILD_SANITIZED ? 20000 : 200000 };
+	pthread_t watcher;
+	CUcontext ctx;
+
+	begin("region", "64m", 256 * MIB);
+	CHECK(pthread_create(&watcher, NULL, watch, &world) == 0);
+	for (int i = 0; i < TRIES; i++) {
+		model_fail_next();
+		CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) != CUDA_SUCCESS);
+	}
+	atomic_store(&world.is_over, true);
+	pthread_join(watcher, NULL);
+	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), MODEL_CONTEXT_BYTES);
+	finish();
+}
+
+/* A module that was unloaded unseen is still counted when a context is asked for. */
+static void a_context_is_refused_on_no_stale_figure(void)
+{
+	unsigned char image = 32;
+	CUmodule module;
+	CUcontext ctx;
+
+	begin("region", "25m", 256 * MIB);
+	model_set_current(world.primary);
+	CHECK(hook_cuModuleLoadData(&module, &image) == CUDA_SUCCESS);
+	CHECK_EQ(overhead(), MODEL_CONTEXT_BYTES + 2 * MIB);
+	CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(real.cuModuleUnload(module) == CUDA_SUCCESS);
+	CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
+	check_books();
+	/* What a context costs was learnt rightly. */
+	CHECK_EQ(quota_device(dev0)->context_bytes, MODEL_CONTEXT_BYTES);
+	CHECK(hook_cuCtxDestroy_v2(ctx) == CUDA_SUCCESS);
+	finish();
+}
+
 /* Memory that ends by ways no hook sees, until its context goes. */
 static void frees_that_nobody_saw(void)
 {
@@ -451,6 +491,8 @@ int main(void)
 		fresh_test(threads_on_a_full_card),
 		fresh_test(threads_with_modules_and_contexts),
 		fresh_test(children_forked_in_the_middle),
+		fresh_test(contexts_that_fail),
+		fresh_test(a_context_is_refused_on_no_stale_figure),
 		fresh_test(frees_that_nobody_saw),
 	};
 

@@ -26,7 +26,7 @@ static void what_is_reserved_is_held(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
 	CHECK_EQ(quota_left(dev0), MIB_BYTES(1024));
 	CHECK_EQ(quota_reserve(dev0, QUOTA_CONTEXT, MIB_BYTES(300)), 0);
@@ -47,7 +47,7 @@ static void the_limit_is_hard(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024) + 1) == -EDQUOT);
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, UINT64_MAX) == -EDQUOT);
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024)), 0);
@@ -70,7 +70,7 @@ static void no_more_is_released_than_is_held(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(10));
 	quota_reserve(dev0, QUOTA_MODULE, MIB_BYTES(5));
 	quota_release(dev0, QUOTA_DATA, MIB_BYTES(11));
@@ -86,7 +86,7 @@ static void overhead_is_what_the_card_says(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	quota_set_overhead(dev0, QUOTA_CONTEXT, MIB_BYTES(500));
 	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(530));
 	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), MIB_BYTES(500));
@@ -113,7 +113,7 @@ static void the_monitors_see_it(void)
 	struct member m;
 	const struct hami_used *u;
 
-	member_join(&m, "region", "1g", 0, 21);
+	member_join(&m, scratch_path("region"), "1g", 0, 21);
 	u = member_shown(&m, 0);
 	quota_reserve(dev0, QUOTA_CONTEXT, 100);
 	quota_reserve(dev0, QUOTA_MODULE, 20);
@@ -140,7 +140,7 @@ static void take_all(void *arg)
 	struct member m;
 
 	(void)arg;
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1000)), 0);
 	child_say('h');
 	child_hear();
@@ -153,7 +153,7 @@ static void the_dead_are_reaped_before_a_refusal(void)
 	struct member m;
 
 	CHECK(child_word(&other) == 'h');
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(25)) == -EDQUOT);
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(24)), 0);
 	child_kill(&other);
@@ -174,7 +174,7 @@ static void a_look_takes_the_dead_off(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(10)), 0);
 	take_all_and_die();
 	fake_now_ns = 100 * NSEC_PER_SEC;
@@ -197,7 +197,7 @@ static void contexts_may_be_free(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", RATION_FLAG_CONTEXT_FREE, 1);
+	member_join(&m, scratch_path("region"), "1g", RATION_FLAG_CONTEXT_FREE, 1);
 	CHECK(!quota_counts_contexts());
 }
 
@@ -205,7 +205,7 @@ static void contexts_count(void)
 {
 	struct member m;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	CHECK(quota_counts_contexts());
 }
 
@@ -261,7 +261,7 @@ static void threads_stay_within_the_limit(void)
 {
 	pthread_t threads[THREADS], watcher;
 
-	member_join(&crowd.m, "region", "8m", 0, 1);
+	member_join(&crowd.m, scratch_path("region"), "8m", 0, 1);
 	CHECK(pthread_create(&watcher, NULL, watch, NULL) == 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, reserve_and_release, (void *)(i + 1)) == 0);
@@ -280,12 +280,12 @@ static void a_child_holds_nothing(void)
 	int status;
 	pid_t pid;
 
-	member_join(&m, "region", "1g", 0, 1);
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
 	quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512));
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		member_join(&own, "region", NULL, 0, 1);
+		member_join(&own, scratch_path("region"), NULL, 0, 1);
 		CHECK(own.slot.index != m.slot.index);
 		CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
 		CHECK_EQ(quota_used(dev0), MIB_BYTES(512));

@@ -159,7 +159,7 @@ static void read_log(struct conf *conf)
 	fail(conf, rows[CONF_RATION_LOG].name, what);
 }
 
-/* Item `index` of a list of UUIDs as NVIDIA_VISIBLE_DEVICES has it; false when it can name no limit. */
+/* Item `index` of a list of UUIDs, NVIDIA_VISIBLE_DEVICES; false when it can name no limit. */
 static bool visible_uuid(const char *list, int index, char *out, size_t out_bytes)
 {
 	char item[128];
@@ -192,12 +192,21 @@ static bool append(struct conf *conf, const char *who, const char *text)
 	return n >= 0 && (size_t)n < room;
 }
 
+/* A zero of one device that leaves it to the limit of all. */
+static bool is_left_to_all(const struct conf *conf, const char *who, const char *text)
+{
+	uint64_t bytes;
+
+	return *who && value_of(conf, CONF_CUDA_DEVICE_MEMORY_LIMIT) &&
+	       units_parse_size(text, strlen(text), &bytes) == UNITS_OK && bytes == 0;
+}
+
 static void add_limit(struct conf *conf, const char *name, const char *who)
 {
 	const char *text = conf_value(conf, name);
 	struct limits_error err;
 
-	if (!text)
+	if (!text || is_left_to_all(conf, who, text))
 		return;
 	/* One size each: a list here would be taken for limits of other devices. */
 	if (strpbrk(text, ",:"))
@@ -221,12 +230,54 @@ static const char *indexed_limit(int index, char *name, size_t name_bytes)
 	return name;
 }
 
+/*
+ * How long the name of a line NAME=VALUE is that limits one device, whether there can be such an
+ * index or not; 0 for other lines.
+ */
+static size_t indexed_name_bytes(const char *line)
+{
+	const char *general = rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name;
+	size_t n = strlen(general), digits;
+
+	if (strncmp(line, general, n) != 0 || line[n] != '_')
+		return 0;
+	digits = strspn(line + n + 1, "0123456789");
+	return digits && line[n + 1 + digits] == '=' ? n + 1 + digits : 0;
+}
+
+/* Complains of a limit that would be passed over, as nobody looks for that name. */
+static void check_index(struct conf *conf, const char *line)
+{
+	size_t n = indexed_name_bytes(line);
+	char name[128], known[64];
+
+	if (n == 0 || n >= sizeof(name))
+		return;
+	snprintf(name, sizeof(name), "%.*s", (int)n, line);
+	for (int i = 0; i < INDEXED_LIMITS; i++)
+		if (!strcmp(name, indexed_limit(i, known, sizeof(known))))
+			return;
+	if (conf_value(conf, name))
+		fail(conf, name,
+		     "a device is one of 0 to 63; CUDA_DEVICE_MEMORY_LIMIT limits all of them");
+}
+
+/* Only names are taken from `environ`: what conf->getenv does not give is not there. */
+static void check_indices(struct conf *conf, bool has_environment)
+{
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		check_index(conf, conf->file + at);
+	for (char **line = environ; has_environment && line && *line; line++)
+		check_index(conf, *line);
+}
+
 /* The schedulers' variables, as one specification. */
 static void read_scheduler_limits(struct conf *conf)
 {
 	const char *visible = value_of(conf, CONF_NVIDIA_VISIBLE_DEVICES);
 	const char *general = rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name;
 
+	check_indices(conf, !in_file(conf, general));
 	for (int i = 0; i < INDEXED_LIMITS; i++) {
 		char name[64], who[64];
 
@@ -243,10 +294,8 @@ static void read_scheduler_limits(struct conf *conf)
 
 static bool limit_in_file(const struct conf *conf)
 {
-	char name[64];
-
-	for (int i = 0; i < INDEXED_LIMITS; i++)
-		if (in_file(conf, indexed_limit(i, name, sizeof(name))))
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		if (indexed_name_bytes(conf->file + at))
 			return true;
 	return in_file(conf, rows[CONF_RATION_MEM].name) ||
 	       in_file(conf, rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name);
@@ -301,7 +350,8 @@ static void read_region_path(struct conf *conf)
 		n = snprintf(conf->region_path, sizeof(conf->region_path),
 			     "%s/containers/%s_%s/usage.cache",
 			     mount && *mount ? mount : "/usr/local/vgpu", pod, name);
-		if (n > 0 && (size_t)n < sizeof(conf->region_path))
+		conf->region_is_pod = n > 0 && (size_t)n < sizeof(conf->region_path);
+		if (conf->region_is_pod)
 			return;
 	}
 	snprintf(conf->region_path, sizeof(conf->region_path), "%s", CONF_DEFAULT_REGION);

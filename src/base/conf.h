@@ -37,6 +37,7 @@ struct conf {
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
 	bool is_limited_by_file; /* the operator's file sets a limit: the environment loosens none */
 	char region_path[CONF_PATH_BYTES];
+	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
 	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
 	const char *name;       /* of the tenant, or "" */
 	enum log_level log;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,4 +34,17 @@ int sys_futex_wait(const void *word, unsigned value, long long wait_ns)
 void sys_futex_wake_all(const void *word)
 {
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+int sys_cancel_hold(void)
+{
+	int held = PTHREAD_CANCEL_ENABLE;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held);
+	return held;
+}
+
+void sys_cancel_release(int held)
+{
+	pthread_setcancelstate(held, &held);
 }

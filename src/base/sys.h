@@ -23,3 +23,10 @@ int sys_futex_wait(const void *word, unsigned value, long long wait_ns);
 
 /* Wakes all that wait on `word` within this process. */
 void sys_futex_wake_all(const void *word);
+
+/*
+ * A thread must not be cancelled while it holds what others wait for. hold returns what release
+ * wants; both nest.
+ */
+int sys_cancel_hold(void);
+void sys_cancel_release(int held);

@@ -15,10 +15,31 @@ struct device_state {
 };
 PROCESS_STATE(device_state, state);
 
-void device_enter(struct region *region, const struct device_info *devices, int count)
+static bool is_among(const char *uuid, const struct device_info *devices, int count)
 {
 	for (int i = 0; i < count; i++)
-		region_add_device(region, devices[i].uuid, devices[i].physical_bytes);
+		if (!strcmp(devices[i].uuid, uuid))
+			return true;
+	return false;
+}
+
+void device_enter(struct region *region, const struct device_info *listed, int listed_count,
+		  const struct device_info *own, int own_count)
+{
+	int missing = 0;
+
+	for (int i = 0; i < own_count; i++)
+		missing += region_find_device(region->own, own[i].uuid) < 0;
+	for (int i = 0; i < listed_count; i++) {
+		bool is_own = is_among(listed[i].uuid, own, own_count);
+		bool is_known = region_find_device(region->own, listed[i].uuid) >= 0;
+
+		if (is_known || (!is_own && region_device_count(region->own) + missing >=
+						    RATION_DEVICES))
+			continue;
+		missing -= is_own;
+		region_add_device(region, listed[i].uuid, listed[i].physical_bytes);
+	}
 }
 
 int device_bind(struct region *region, const struct device_info *devices, int count)

@@ -26,10 +26,11 @@ struct device_info {
 };
 
 /*
- * Enters `devices` (in NVML's order) into the region's table, as long as there is room. The
- * creation lock is held.
+ * Enters `listed` (NVML's devices, in its order) into the region's table, keeping room for those of
+ * `own` (this process's, by ordinal), which are entered whatever happens. The creation lock is held.
  */
-void device_enter(struct region *region, const struct device_info *devices, int count);
+void device_enter(struct region *region, const struct device_info *listed, int listed_count,
+		  const struct device_info *own, int own_count);
 
 /*
  * Learns this process's CUDA ordinals: `devices[o]` is the one with ordinal o. All must be in the

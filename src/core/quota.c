@@ -1,8 +1,10 @@
 #include "core/quota.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/sys.h"
 #include "shm/account.h"
 
 #include <errno.h>
@@ -21,11 +23,16 @@ struct quota_state {
 	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
 	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
+	_Atomic bool has_complained; /* atomic */
 	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
 	_Atomic uint64_t limit_bytes[RATION_DEVICES]; /* as read last; atomic */
+	/* Of the devices known when we joined, constant after quota_init(). */
+	char uuid[RATION_DEVICES][RATION_UUID_BYTES];
+	uint64_t spec_bytes[RATION_DEVICES]; /* the limit as configured; 0 = none */
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
+	_Atomic int changers; /* threads that have the mutex or wait for it; atomic */
 	/* mutex */
 	bool has_left; /* the monitors see the slot free */
 	struct account_holder holder[RATION_DEVICES];
@@ -40,6 +47,24 @@ void quota_init(struct region *region, struct slot *slot)
 	state.s.region = region;
 	state.s.place = slot;
 	state.s.slot = slot->index;
+	for (int d = 0; d < region_device_count(region->own); d++) {
+		char *uuid = state.s.uuid[d];
+
+		memcpy(uuid, region->own->devices[d].uuid, RATION_UUID_BYTES - 1);
+		state.s.spec_bytes[d] = limits_for_device(region->own->mem_spec, d, uuid);
+	}
+}
+
+static void lock(void)
+{
+	atomic_fetch_add(&state.s.changers, 1);
+	pthread_mutex_lock(&state.s.mutex);
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&state.s.mutex);
+	atomic_fetch_sub(&state.s.changers, 1);
 }
 
 static void lose_region(void)
@@ -147,20 +172,45 @@ static int check(int d)
 	return 0;
 }
 
+/* mutex held: what we know that we hold passes the limit, whatever the file says. */
+static bool passes_alone(struct dev dev, uint64_t bytes)
+{
+	const uint64_t *held = state.s.held_bytes[dev.v];
+	uint64_t own = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
+	uint64_t limit = quota_limit(dev);
+
+	return limit && (own > limit || bytes > limit - own);
+}
+
 static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc;
 
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	rc = check(dev.v);
 	if (rc == 0)
-		rc = account_add(holder_of(dev.v), bytes, quota_limit(dev));
+		rc = passes_alone(dev, bytes) ?
+			     -EDQUOT :
+			     account_add(holder_of(dev.v), bytes, quota_limit(dev));
 	if (rc == 0) {
 		state.s.held_bytes[dev.v][kind] += bytes;
 		mirror(dev.v, true);
 	}
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 	return rc;
+}
+
+/* Gives back what the dead hold. A region that cannot be opened again is said once. */
+static void reap(void)
+{
+	int held = sys_cancel_hold();
+	int rc = is_whole(0) ? slot_reap(state.s.region, (int)state.s.slot) : 0;
+
+	if (rc < 0 && !atomic_exchange(&state.s.has_complained, true))
+		log_warn("region %s cannot be opened again (%s): what processes that die hold stays "
+			 "counted",
+			 state.s.region->path, strerror(-rc));
+	sys_cancel_release(held);
 }
 
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
@@ -170,7 +220,7 @@ int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
-	slot_reap(state.s.region, (int)state.s.slot);
+	reap();
 	return add(dev, kind, bytes);
 }
 
@@ -192,7 +242,7 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	uint64_t *held = state.s.held_bytes[dev.v], have, less;
 
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
 	if (bytes > have && check(dev.v) == 0 &&
 	    account_add(holder_of(dev.v), bytes - have, 0) == 0) {
@@ -204,25 +254,25 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 		take_off(dev.v, kind == QUOTA_CONTEXT ? QUOTA_MODULE : QUOTA_CONTEXT,
 			 have - bytes - less);
 	}
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 }
 
 void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	if (bytes == 0)
 		return;
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	take_off(dev.v, kind, bytes);
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 }
 
 uint64_t quota_held(struct dev dev, enum quota_kind kind)
 {
 	uint64_t bytes;
 
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	bytes = state.s.held_bytes[dev.v][kind];
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 	return bytes;
 }
 
@@ -239,21 +289,25 @@ void quota_settle(struct dev dev)
 	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)
 		return;
 	atomic_store(&state.s.settled_ns, now_ns);
-	slot_reap(state.s.region, (int)state.s.slot);
+	reap();
 }
 
 void quota_leave(void)
 {
-	/* At exit: a thread that was ended in the midst of a change has the mutex for ever. */
-	for (int tries = 0; pthread_mutex_trylock(&state.s.mutex) != 0; tries++) {
+	/*
+	 * A thread that shows our figures now has the mutex; one that was ended in the midst of it has
+	 * it for ever, so the monitors' view is not worth waiting for.
+	 */
+	for (int tries = 0; atomic_load(&state.s.changers) > 0; tries++) {
 		if (tries == 100)
 			return;
 		clock_sleep_ns(100 * NSEC_PER_USEC);
 	}
+	lock();
 	state.s.has_left = true;
 	if (!atomic_load(&state.s.is_gone))
 		slot_vacate(state.s.region, state.s.place);
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 }
 
 uint64_t quota_used(struct dev dev)
@@ -267,10 +321,13 @@ uint64_t quota_limit(struct dev dev)
 {
 	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
 
-	if (is_whole(dev.v))
-		atomic_store_explicit(last,
-				      region_limit(state.s.region->hami, state.s.region->own, dev.v),
+	if (is_whole(dev.v)) {
+		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
+
+		/* A word that was cleared does not lift a limit that was configured. */
+		atomic_store_explicit(last, limit ? limit : state.s.spec_bytes[dev.v],
 				      memory_order_relaxed);
+	}
 	return atomic_load_explicit(last, memory_order_relaxed);
 }
 
@@ -285,7 +342,7 @@ uint64_t quota_left(struct dev dev)
 
 const char *quota_uuid(struct dev dev)
 {
-	return state.s.region->own->devices[dev.v].uuid;
+	return state.s.uuid[dev.v];
 }
 
 struct ration_device *quota_device(struct dev dev)

@@ -30,6 +30,8 @@ struct init_process {
 	struct region region[2]; /* of a viewer, of a member: threads may still look at the first */
 	struct slot slot;
 	struct conf conf;
+	struct device_info listed[DEVICES_MAX], own[DEVICES_MAX];
+	int listed_count, own_count;
 };
 PROCESS_STATE(init_process, process);
 
@@ -51,23 +53,31 @@ static const char *environment(const char *name)
 	return secure_getenv(name);
 }
 
-/* The directory that HAMi-core makes for itself where no path is given. */
-static void make_pod_directory(const char *region_path)
+/*
+ * The directory that HAMi-core makes for itself where no path is given. Where it cannot be made the
+ * region stands where it does without a pod.
+ */
+static void make_pod_directory(struct conf *conf)
 {
-	char dir[CONF_PATH_BYTES], *end;
+	char *end = strrchr(conf->region_path, '/');
+	int rc;
 
-	strcpy(dir, region_path);
-	end = strrchr(dir, '/');
-	if (!end || strcmp(end, "/usage.cache") != 0)
-		return;
 	*end = '\0';
-	if (mkdir(dir, 0777) == 0)
-		chmod(dir, 0777);
+	rc = mkdir(conf->region_path, 0777);
+	if (rc == 0)
+		chmod(conf->region_path, 0777);
+	if (rc == 0 || errno == EEXIST) {
+		*end = '/';
+		return;
+	}
+	log_warn("%s cannot be made (%m); the region is " CONF_DEFAULT_REGION, conf->region_path);
+	strcpy(conf->region_path, CONF_DEFAULT_REGION);
+	conf->region_is_default = true;
 }
 
 static int open_region(struct init_process *p, struct region *region, struct region_error *err)
 {
-	const struct conf *c = &p->conf;
+	struct conf *c = &p->conf;
 	struct region_setup setup = {
 		.name = c->name,
 		.mem_spec = c->mem_spec[0] ? c->mem_spec : NULL,
@@ -76,33 +86,43 @@ static int open_region(struct init_process *p, struct region *region, struct reg
 		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
 	};
 
-	make_pod_directory(c->region_path);
+	if (c->region_is_pod)
+		make_pod_directory(c);
 	return region_open(c->region_path, &setup, region, err);
 }
 
-/* The devices there are: all of the container's, by NVML; those of CUDA's list where it is silent. */
-static int enter_devices(struct region *region, bool is_member)
+/*
+ * Asks for the devices there are: all of the container's, by NVML, and this process's own. Before
+ * the region is locked: the driver may take its time.
+ */
+static int find_devices(struct init_process *p, bool is_member)
 {
-	struct device_info found[DEVICES_MAX];
-	struct limits_error err;
-	int listed = sample_nvml_devices(found, DEVICES_MAX), n, rc;
+	p->listed_count = sample_nvml_devices(p->listed, DEVICES_MAX);
+	p->own_count = is_member ? gpu_cuda_devices(p->own, DEVICES_MAX) : 0;
+	if (p->own_count >= 0)
+		return 0;
+	log_error("the driver does not say which devices there are");
+	return p->own_count;
+}
 
-	if (listed > 0)
-		device_enter(region, found, listed);
-	if (is_member) {
-		n = gpu_cuda_devices(found, DEVICES_MAX);
-		rc = n < 0 ? n : device_bind(region, found, n);
-		if (rc < 0) {
-			log_error("the devices cannot be entered in the region: %s", strerror(-rc));
-			return rc;
-		}
+static int enter_devices(struct init_process *p, struct region *region, bool is_member)
+{
+	bool is_complete = p->listed_count > 0;
+	struct limits_error err;
+	int rc;
+
+	device_enter(region, p->listed, is_complete ? p->listed_count : 0, p->own, p->own_count);
+	rc = is_member ? device_bind(region, p->own, p->own_count) : 0;
+	if (rc < 0) {
+		log_error("the devices cannot be entered in the region: %s", strerror(-rc));
+		return rc;
 	}
 	rc = device_check_spec(region, &err);
 	if (rc == 0)
 		return 0;
 	/* Without NVML's list there may be devices that this process does not see. */
-	log_at(listed > 0 ? LOG_ERROR : LOG_WARN, "%s: %s", region->own->mem_source, err.text);
-	return listed > 0 ? -EINVAL : 0;
+	log_at(is_complete ? LOG_ERROR : LOG_WARN, "%s: %s", region->own->mem_source, err.text);
+	return is_complete ? -EINVAL : 0;
 }
 
 /* Says once what the operator may not have meant. */
@@ -135,7 +155,7 @@ static int take_slot(struct region *region, struct slot *slot)
 
 static enum init_state join(struct init_process *p, struct region *region, bool is_member)
 {
-	int rc = enter_devices(region, is_member);
+	int rc = enter_devices(p, region, is_member);
 
 	if (rc == 0 && is_member)
 		rc = take_slot(region, &p->slot);
@@ -171,6 +191,11 @@ static enum init_state attach(struct init_process *p, bool is_member)
 		p->error = rc;
 		return INIT_FAILED;
 	}
+	rc = find_devices(p, is_member);
+	if (rc < 0) {
+		p->error = rc;
+		return INIT_FAILED;
+	}
 	rc = open_region(p, region, &err);
 	if (rc == 0)
 		return join(p, region, is_member);
@@ -181,6 +206,17 @@ static enum init_state attach(struct init_process *p, bool is_member)
 	log_error("%s", err.text);
 	p->error = rc;
 	return INIT_FAILED;
+}
+
+/* As attach(); a lock that was busy for too long is no answer for ever: the next call tries again. */
+static unsigned attach_once(struct init_process *p, bool is_member)
+{
+	unsigned before = atomic_load(&p->state), state = attach(p, is_member);
+	bool is_passing = state == INIT_FAILED && p->error == -ETIMEDOUT;
+
+	/* Pairs with the loads in reach() and init_is_member(). */
+	atomic_store_explicit(&p->state, is_passing ? before : state, memory_order_release);
+	return state;
 }
 
 /* True when `state` is an answer to who wants to be a member or only to look. */
@@ -195,6 +231,7 @@ static enum init_state reach(bool is_member)
 	struct init_process *p = &process.s;
 	unsigned me, owner, state;
 	int64_t end_ns;
+	int held;
 
 	process_check();
 	state = atomic_load_explicit(&p->state, memory_order_acquire);
@@ -204,26 +241,24 @@ static enum init_state reach(bool is_member)
 	end_ns = clock_now_ns() + ATTACH_WAIT_NS;
 	/* Before anything is written: a child forked in the midst of it must find it new. */
 	process_wipe_on_fork(&process, sizeof(process));
+	held = sys_cancel_hold();
 	for (;;) {
-		state = atomic_load_explicit(&p->state, memory_order_acquire);
-		if (is_settled(state, is_member))
-			return state;
 		owner = 0;
 		if (atomic_compare_exchange_strong(&p->owner_tid, &owner, me))
 			break;
 		/* Ourselves: a signal handler in the midst of it. */
-		if (owner == me || clock_now_ns() >= end_ns)
+		if (owner == me || clock_now_ns() >= end_ns) {
+			sys_cancel_release(held);
 			return INIT_FAILED;
+		}
 		sys_futex_wait(&p->owner_tid, owner, 100 * NSEC_PER_MSEC);
 	}
 	state = atomic_load_explicit(&p->state, memory_order_acquire);
-	if (!is_settled(state, is_member)) {
-		state = attach(p, is_member);
-		/* Pairs with the loads above and in init_is_member(). */
-		atomic_store_explicit(&p->state, state, memory_order_release);
-	}
+	if (!is_settled(state, is_member))
+		state = attach_once(p, is_member);
 	atomic_store(&p->owner_tid, 0);
 	sys_futex_wake_all(&p->owner_tid);
+	sys_cancel_release(held);
 	return state;
 }
 

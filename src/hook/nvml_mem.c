@@ -24,45 +24,75 @@ static int device_of(nvmlDevice_t dev)
 	return region_find_device(init_region()->own, uuid);
 }
 
-static uint64_t used_bytes(const struct region *region, int d)
+/* The tenant's figures of one device. */
+struct share {
+	uint64_t limit_bytes, used_bytes; /* what its living processes hold */
+};
+
+static bool member_share(int d, struct share *out)
 {
-	return __atomic_load_n(&region->own->accounts[d].total_bytes, __ATOMIC_RELAXED);
+	struct dev dev = { d };
+
+	quota_settle(dev);
+	out->limit_bytes = quota_limit(dev);
+	out->used_bytes = quota_used(dev);
+	return true;
 }
 
-/* What the tenant's living processes hold. */
-static uint64_t settled_bytes(struct region *region, int d)
+/* Of a process that only looks: false when the region is not whole any more. */
+static bool viewer_share(struct region *region, int d, struct share *out)
 {
-	if (init_is_member())
-		quota_settle((struct dev){ d });
-	else if (used_bytes(region, d) > 0)
+	const struct ration_region *own = region->own;
+	const uint64_t *total = &own->accounts[d].total_bytes;
+
+	if (region_check(region, 0, d) < 0)
+		return false;
+	out->limit_bytes = region_limit(region->hami, own, d);
+	if (out->limit_bytes == 0)
+		out->limit_bytes = limits_for_device(own->mem_spec, d, own->devices[d].uuid);
+	if (__atomic_load_n(total, __ATOMIC_RELAXED) > 0)
 		slot_reap(region, -1);
-	return used_bytes(region, d);
+	out->used_bytes = __atomic_load_n(total, __ATOMIC_RELAXED);
+	return true;
 }
 
-/* True with the tenant's figures when a limit is in force on the device. */
-static bool share(nvmlDevice_t dev, uint64_t physical_bytes, uint64_t *out_total_bytes,
-		  uint64_t *out_used_bytes)
+static bool find_share(nvmlDevice_t dev, struct share *out)
 {
 	enum init_state state = init_view();
-	struct region *region = init_region();
-	uint64_t limit, used;
 	int d;
 
 	if (state != INIT_VIEW && state != INIT_MEMBER)
 		return false;
 	d = device_of(dev);
-	limit = d < 0 ? 0 : region_limit(region->hami, region->own, d);
-	if (limit == 0)
+	if (d < 0)
 		return false;
-	used = settled_bytes(region, d);
-	*out_total_bytes = limit < physical_bytes ? limit : physical_bytes;
-	*out_used_bytes = used < *out_total_bytes ? used : *out_total_bytes;
+	return state == INIT_MEMBER ? member_share(d, out) : viewer_share(init_region(), d, out);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * Puts the tenant's figures in the place of the card's when a limit is in force on the device: free
+ * is what an allocation can really get. False when there is none.
+ */
+static bool show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
+		       unsigned long long *inout_free_bytes, unsigned long long *out_used_bytes)
+{
+	struct share s;
+
+	if (!find_share(dev, &s) || s.limit_bytes == 0)
+		return false;
+	*inout_total_bytes = least(*inout_total_bytes, s.limit_bytes);
+	*out_used_bytes = least(s.used_bytes, *inout_total_bytes);
+	*inout_free_bytes = least(*inout_free_bytes, *inout_total_bytes - *out_used_bytes);
 	return true;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t dev, nvmlMemory_t *out_memory)
 {
-	uint64_t total, used;
 	nvmlReturn_t res;
 
 	if (!HAS(nvmlDeviceGetMemoryInfo))
@@ -70,17 +100,12 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t dev, nvmlMemory_t *out_me
 	res = real.nvmlDeviceGetMemoryInfo(dev, out_memory);
 	if (res != NVML_SUCCESS || real_owns(__builtin_return_address(0)))
 		return res;
-	if (share(dev, out_memory->total, &total, &used)) {
-		out_memory->total = total;
-		out_memory->used = used;
-		out_memory->free = total - used;
-	}
+	show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used);
 	return res;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
 {
-	uint64_t total, used;
 	nvmlReturn_t res;
 
 	if (!HAS(nvmlDeviceGetMemoryInfo_v2))
@@ -88,11 +113,7 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *
 	res = real.nvmlDeviceGetMemoryInfo_v2(dev, out_memory);
 	if (res != NVML_SUCCESS || real_owns(__builtin_return_address(0)))
 		return res;
-	if (share(dev, out_memory->total, &total, &used)) {
-		out_memory->total = total;
+	if (show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used))
 		out_memory->reserved = 0;
-		out_memory->used = used;
-		out_memory->free = total - used;
-	}
 	return res;
 }

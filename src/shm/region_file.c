@@ -214,7 +214,7 @@ static bool all_zero(const unsigned char *p, size_t n)
 /* A creator that died before it wrote our magic leaves zeros, and never more than a region. */
 static bool is_blank(int fd, off_t size)
 {
-	unsigned char part[4096];
+	unsigned char part[512];
 	ssize_t n = 1;
 
 	if (size > (off_t)RATION_FILE_BYTES)
@@ -231,7 +231,7 @@ static bool is_blank(int fd, off_t size)
 static int classify(int fd, const char *path, enum region_content *out, struct region_error *err)
 {
 	static const char hint[] = "; it holds something else: remove it or choose another path";
-	unsigned char head[4096];
+	unsigned char head[512];
 	uint64_t own[4] = { 0 };
 	struct stat st;
 	ssize_t n;
@@ -306,7 +306,7 @@ static int reserve(int fd, off_t size)
 /* The same by writing every byte again: nobody but the caller uses the file. */
 static int rewrite(int fd)
 {
-	unsigned char part[4096];
+	unsigned char part[512];
 
 	for (off_t at = 0; at < (off_t)RATION_FILE_BYTES;) {
 		size_t want = RATION_FILE_BYTES - (size_t)at;

@@ -61,9 +61,12 @@ static void the_limit_is_hard(void)
 	region_set_limit(m.region.hami, m.region.own, 0, MIB_BYTES(512));
 	CHECK_EQ(quota_left(dev0), 0);
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	/* A word that was cleared lifts nothing: the limit as configured holds. */
 	region_set_limit(m.region.hami, m.region.own, 0, 0);
-	CHECK(quota_left(dev0) == UINT64_MAX);
-	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(4096)), 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	region_set_limit(m.region.hami, m.region.own, 0, MIB_BYTES(2048));
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024)), 0);
 }
 
 static void no_more_is_released_than_is_held(void)

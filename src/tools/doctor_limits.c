@@ -76,7 +76,9 @@ static bool is_source(const struct conf *conf, const char *name, int index, cons
 	only.conf = conf;
 	only.name = name;
 	if (conf_load(&part, "/nonexistent", getenv_only) < 0 ||
-	    !limits_mentions(part.mem_spec, index, uuid))
+	    !limits_mentions(part.mem_spec, index, uuid) ||
+	    limits_for_device(part.mem_spec, index, uuid) !=
+		    limits_for_device(conf->mem_spec, index, uuid))
 		return false;
 	snprintf(out, out_bytes, "%s%s", name,
 		 conf_is_from_file(conf, name) ? " in " CONF_FILE : "");

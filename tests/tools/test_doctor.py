@@ -133,6 +133,14 @@ def test_each_limit_names_its_variable(ration, sim, library, tmp_path):
                for line in limits)
 
 
+def test_a_zero_of_one_device_is_not_the_source(ration, sim, library, tmp_path):
+    env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r",
+           "CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_MEMORY_LIMIT_0": "0"}
+    limits = lines(ration("doctor", "--sim=mem=8g", env=env), "ok", "limit")
+    assert any("device 0 " in line and line.endswith("1 GiB, from CUDA_DEVICE_MEMORY_LIMIT")
+               for line in limits), limits
+
+
 def test_each_limit_names_its_variable_where_devices_are_named(ration, sim, library, tmp_path):
     one, two = (f"GPU-{i}0000000-0000-0000-0000-000000000000" for i in (1, 2))
     env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r",
@@ -180,11 +188,13 @@ def test_run_does_not_leave_the_operators_region(ration, tmp_path):
 
 
 @pytest.mark.parametrize("name, value", [("RATION_MEM", "4x"), ("RATION_LOG", "loud"),
-                                         ("CUDA_DEVICE_MEMORY_LIMIT_3", "lots")])
+                                         ("CUDA_DEVICE_MEMORY_LIMIT_3", "lots"),
+                                         ("CUDA_DEVICE_MEMORY_LIMIT_64", "1g")])
 def test_configuration_that_cannot_be_understood(ration, sim, name, value):
     out = ration("doctor", "--sim", env={name: value})
     assert out.returncode == 1
-    assert any(name in line and value in line for line in lines(out, "FAIL", "configuration"))
+    assert any(name in line and (value in line or "0 to 63" in line)
+               for line in lines(out, "FAIL", "configuration"))
 
 
 def test_variable_that_does_not_exist(ration, sim):

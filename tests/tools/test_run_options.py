@@ -116,6 +116,16 @@ def test_bad_environment(ration, name, value):
     assert ration.regions() == []
 
 
+def test_limit_of_a_device_that_cannot_be(ration):
+    out = ration("run", "true", env={"CUDA_DEVICE_MEMORY_LIMIT_99": "1g"})
+    assert out.returncode == 2
+    assert "CUDA_DEVICE_MEMORY_LIMIT_99" in out.stderr and "0 to 63" in out.stderr
+    # What does not count is not looked at.
+    env = {"CUDA_DEVICE_MEMORY_LIMIT_99": "1g"}
+    assert ration("run", "--mem", "1g", "true", env=env).returncode == 0
+    assert ration("run", "true", env={**env, "RATION_MEM": "1g"}).returncode == 0
+
+
 def test_schedulers_variables_do_not_reach_the_program(ration):
     env = {"CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_MEMORY_LIMIT_0": "0",
            "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/tmp/x", "CUDA_DISABLE_CONTROL": "true",

@@ -166,15 +166,105 @@ static void test_scheduler_limits(void **state)
 	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT=8589934592")), 0);
 	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 8 * GIB);
 
-	/* Zero is no limit there. */
-	assert_int_equal(
-		load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0", "CUDA_DEVICE_MEMORY_LIMIT=5g")), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 5 * GIB);
-
 	/* Ours goes before theirs. */
 	assert_int_equal(load_env(ENV("RATION_MEM=2g", "CUDA_DEVICE_MEMORY_LIMIT_0=7g")), 0);
 	assert_string_equal(conf.mem_spec, "2g");
+}
+
+/* Zero is no limit there, but a device's own zero leaves it to the limit of all. */
+static void test_zero_of_one_device(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0", "CUDA_DEVICE_MEMORY_LIMIT=5g")), 0);
+	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 5 * GIB);
+	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 5 * GIB);
+	assert_string_equal(conf.mem_source, "CUDA_DEVICE_MEMORY_LIMIT");
+
+	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0m",
+				      "CUDA_DEVICE_MEMORY_LIMIT_1=2g",
+				      "CUDA_DEVICE_MEMORY_LIMIT=0")),
+			 0);
+	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 0);
+	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 2 * GIB);
+
+	/* Alone it says that there is none. */
+	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0")), 0);
+	assert_string_equal(conf.mem_spec, "0:0");
+
+	/* What is wrong with either is not passed over. */
+	assert_int_equal(load_env(
+				 ENV("CUDA_DEVICE_MEMORY_LIMIT_0=", "CUDA_DEVICE_MEMORY_LIMIT=5g")),
+			 -EINVAL);
+	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT_0: ");
+	assert_int_equal(load_env(
+				 ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0", "CUDA_DEVICE_MEMORY_LIMIT=x")),
+			 -EINVAL);
+	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT: ");
+}
+
+static const char *real_getenv(const char *name)
+{
+	return getenv(name);
+}
+
+static const char *no_getenv(const char *name)
+{
+	(void)name;
+	return NULL;
+}
+
+static void body_index_out_of_reach(void *name)
+{
+	clearenv();
+	CHECK(setenv(name, "1g", 1) == 0);
+	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == -EINVAL);
+	CHECK(!strncmp(conf.error, name, strlen(name)) && conf.error[strlen(name)] == ':');
+	CHECK(strstr(conf.error, "0 to 63"));
+	/* What a program with another's rights must not see does not count. */
+	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", no_getenv) == 0);
+	/* Ours goes before theirs, right or wrong. */
+	CHECK(setenv("RATION_MEM", "2g", 1) == 0);
+	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == 0);
+}
+
+static void body_index_in_reach(void *name)
+{
+	clearenv();
+	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == 0);
+	CHECK(setenv(name, "1g", 1) == 0);
+	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == 0);
+}
+
+/* A limit that we cannot hold is an error, not passed over. */
+static void test_index_out_of_reach(void **state)
+{
+	static const char *const wrong[] = { "CUDA_DEVICE_MEMORY_LIMIT_64",
+					     "CUDA_DEVICE_MEMORY_LIMIT_99",
+					     "CUDA_DEVICE_MEMORY_LIMIT_00",
+					     "CUDA_DEVICE_MEMORY_LIMIT_01",
+					     "CUDA_DEVICE_MEMORY_LIMIT_18446744073709551617" };
+	static const char *const right[] = { "CUDA_DEVICE_MEMORY_LIMIT_0",
+					     "CUDA_DEVICE_MEMORY_LIMIT_63",
+					     "CUDA_DEVICE_MEMORY_LIMIT_",
+					     "CUDA_DEVICE_MEMORY_LIMIT_99x",
+					     "CUDA_DEVICE_MEMORY_LIMITS_99" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		child_run(body_index_out_of_reach, (void *)wrong[i]);
+	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
+		child_run(body_index_in_reach, (void *)right[i]);
+}
+
+static void test_index_out_of_reach_in_the_file(void **state)
+{
+	(void)state;
+	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT_99=1g\n",
+				   ENV("CUDA_DISABLE_CONTROL=true", "RATION_MEM=5g")),
+			 -EINVAL);
+	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT_99: ");
+	assert_false(conf.disabled);
 }
 
 static void test_all_indices(void **state)
@@ -252,9 +342,11 @@ static void test_region_paths(void **state)
 	assert_int_equal(load_env(ENV("RATION_REGION=/r", "CUDA_DEVICE_MEMORY_SHARED_CACHE=/c")),
 			 0);
 	assert_string_equal(conf.region_path, "/r");
+	assert_false(conf.region_is_pod);
 	assert_int_equal(load_env(ENV("POD_UID=p-1", "CONTAINER_NAME=web")), 0);
 	assert_string_equal(conf.region_path, "/usr/local/vgpu/containers/p-1_web/usage.cache");
 	assert_false(conf.region_is_default);
+	assert_true(conf.region_is_pod);
 	assert_int_equal(load_env(ENV("POD_UID=p", "CONTAINER_NAME=n", "CONTAINER_VGPU_MOUNT=/m")),
 			 0);
 	assert_string_equal(conf.region_path, "/m/containers/p_n/usage.cache");
@@ -264,6 +356,7 @@ static void test_region_paths(void **state)
 	/* One of the two alone, or one that leads elsewhere, names nothing. */
 	assert_int_equal(load_env(ENV("POD_UID=p")), 0);
 	assert_true(conf.region_is_default);
+	assert_false(conf.region_is_pod);
 	assert_int_equal(load_env(ENV("POD_UID=", "CONTAINER_NAME=n")), 0);
 	assert_true(conf.region_is_default);
 	assert_int_equal(load_env(ENV("POD_UID=../../etc", "CONTAINER_NAME=n")), 0);
@@ -508,6 +601,9 @@ int main(void)
 		cmocka_unit_test(test_the_first_error_is_told),
 		cmocka_unit_test(test_long_values),
 		cmocka_unit_test(test_scheduler_limits),
+		cmocka_unit_test(test_zero_of_one_device),
+		cmocka_unit_test(test_index_out_of_reach),
+		scratch_test(test_index_out_of_reach_in_the_file),
 		cmocka_unit_test(test_all_indices),
 		cmocka_unit_test(test_visible_uuids),
 		cmocka_unit_test(test_odd_visible_devices),

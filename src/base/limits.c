@@ -3,6 +3,7 @@
 #include "base/units.h"
 
 #include <errno.h>
+#include <ration/region.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,13 +93,16 @@ int limits_check(const char *spec, enum limits_zero zero, struct limits_error *o
 {
 	struct limits_item item;
 	const char *at = spec, *start = spec;
+	char most[32];
 	int rc;
 
 	if (!*spec)
 		return wrong(out_error, spec, 0, units_strerror(UNITS_EMPTY),
 			     "a size is a number with k, m, g or t, such as 512m or 1.5g");
-	if (strlen(spec) >= 2048)
-		return wrong(out_error, spec, 40, "is too long", "at most 2047 characters");
+	if (strlen(spec) >= RATION_SPEC_BYTES) {
+		snprintf(most, sizeof(most), "at most %d characters", RATION_SPEC_BYTES - 1);
+		return wrong(out_error, spec, 40, "is too long", most);
+	}
 	while ((rc = limits_next(&at, zero, &item, out_error)) > 0) {
 		if (named_before(spec, start, item.who))
 			return wrong(out_error, start, strcspn(start, ","),
@@ -118,7 +122,7 @@ static bool names_device(const char *who, int index, const char *uuid)
 
 uint64_t limits_for_device(const char *spec, int index, const char *uuid)
 {
-	uint64_t general = 0, own = 0;
+	uint64_t general = 0, own = 0; /* 0: no limit */
 	struct limits_item item;
 	bool has_own = false;
 	const char *at = spec;
@@ -130,7 +134,8 @@ uint64_t limits_for_device(const char *spec, int index, const char *uuid)
 		if (!item.who[0]) {
 			general = item.bytes;
 		} else if (names_device(item.who, index, uuid)) {
-			own = item.bytes;
+			if (item.bytes && (!own || item.bytes < own))
+				own = item.bytes;
 			has_own = true;
 		}
 	}

@@ -25,13 +25,16 @@ enum limits_zero {
 	LIMITS_ZERO_IS_NONE,  /* the schedulers' variables: no limit */
 };
 
-/* Checks all of `spec`, and that no device is named twice. 0, or -EINVAL with *out_error filled. */
+/*
+ * Checks all of `spec`, and that no two items have the same name. 0, or -EINVAL with *out_error
+ * filled.
+ */
 int limits_check(const char *spec, enum limits_zero zero, struct limits_error *out_error);
 
 /*
  * The limit that `spec` gives to the device with this index and UUID: bytes, 0 for none. An item
- * that names the device goes before the general one. Items that are wrong are passed over: check
- * first.
+ * that names the device goes before the general one; of several (one by index, one by UUID) the
+ * least limit holds. Items that are wrong are passed over: check first.
  */
 uint64_t limits_for_device(const char *spec, int index, const char *uuid);
 

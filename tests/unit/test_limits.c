@@ -126,6 +126,7 @@ static void test_long_specs(void **state)
 	assert_true(n > 2048);
 	assert_int_equal(limits_check(spec, LIMITS_ZERO_IS_ERROR, &err), -EINVAL);
 	assert_says(err.text, "too long");
+	assert_says(err.text, "at most 2047 characters");
 
 	memset(spec, '9', sizeof(spec));
 	spec[2000] = '\0';
@@ -158,6 +159,25 @@ static void test_which_limit_a_device_gets(void **state)
 	assert_int_equal(limits_for_device("GPU-aaaaaaaa-0000-0000-0000-000000000000f:4g", 0,
 					   uuid_a),
 			 0);
+}
+
+/* By UUID and by index, or by prefixes: which device an index is shows only when it turns up. */
+static void test_a_device_named_by_two_names_gets_the_least(void **state)
+{
+	(void)state;
+	assert_int_equal(limits_check("GPU-aaaaaaaa:1g,0:2g", LIMITS_ZERO_IS_ERROR, NULL), 0);
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa:1g,0:2g", 0, uuid_a), 1 * GIB);
+	assert_int_equal(limits_for_device("0:2g,GPU-aaaaaaaa:1g", 0, uuid_a), 1 * GIB);
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa:2g,0:1g", 0, uuid_a), 1 * GIB);
+	assert_int_equal(limits_for_device("GPU-aaaa:3g,GPU-aaaaaaaa:2g,0:4g", 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa:1g,0:2g", 1, uuid_a), 1 * GIB);
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa:1g,0:2g", 0, uuid_b), 2 * GIB);
+	/* The general one is for devices without one of their own, however small it is. */
+	assert_int_equal(limits_for_device("1m,GPU-aaaaaaaa:1g,0:2g", 0, uuid_a), 1 * GIB);
+	/* Zero is no limit, and so not the least. */
+	assert_int_equal(limits_for_device("GPU-aaaaaaaa:0,0:2g", 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device("0:2g,GPU-aaaaaaaa:0", 0, uuid_a), 2 * GIB);
+	assert_int_equal(limits_for_device("1g,0:0,GPU-aaaaaaaa:0", 0, uuid_a), 0);
 }
 
 static void test_wrong_items_are_passed_over(void **state)
@@ -209,6 +229,7 @@ int main(void)
 		cmocka_unit_test(test_a_device_named_twice),
 		cmocka_unit_test(test_long_specs),
 		cmocka_unit_test(test_which_limit_a_device_gets),
+		cmocka_unit_test(test_a_device_named_by_two_names_gets_the_least),
 		cmocka_unit_test(test_wrong_items_are_passed_over),
 		cmocka_unit_test(test_mentions),
 		cmocka_unit_test(test_items_one_by_one),

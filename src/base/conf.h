@@ -35,7 +35,7 @@ struct conf {
 
 	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
-	bool is_limited_by_file; /* the operator's file sets a limit: the environment loosens none */
+	bool is_limited_by_file; /* the operator's file has a limit: the environment loosens none */
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
 	bool region_is_default; /* nobody named it: a region that cannot be had is no error */

@@ -120,29 +120,6 @@ enum units_error units_parse_size(const char *text, size_t len, uint64_t *out_by
 	return UNITS_OK;
 }
 
-enum units_error units_parse_pct(const char *text, size_t len, unsigned *out_pct)
-{
-	unsigned value = 0;
-
-	if (len == 0)
-		return UNITS_EMPTY;
-	if (text[0] == '-')
-		return UNITS_NEGATIVE;
-	if (len > 1 && text[len - 1] == '%')
-		len--;
-	for (size_t i = 0; i < len; i++) {
-		if (!is_digit(text[i]))
-			return i == 0 ? UNITS_NOT_A_NUMBER : UNITS_BAD_SUFFIX;
-		value = value * 10 + (unsigned)(text[i] - '0');
-		if (value > 100)
-			return UNITS_TOO_BIG;
-	}
-	if (value == 0)
-		return UNITS_ZERO;
-	*out_pct = value;
-	return UNITS_OK;
-}
-
 const char *units_strerror(enum units_error err)
 {
 	switch (err) {

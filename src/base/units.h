@@ -1,5 +1,5 @@
 /*
- * Sizes and percentages as people write them, and as the schedulers write them.
+ * Sizes as people write them, and as the schedulers write them.
  */
 #pragma once
 
@@ -30,9 +30,6 @@ enum units_error {
  */
 enum units_error units_parse_size(const char *text, size_t len, uint64_t *out_bytes);
 
-/* Parses a whole number of percent, 1 to 100. UNITS_ZERO for 0, UNITS_TOO_BIG above 100. */
-enum units_error units_parse_pct(const char *text, size_t len, unsigned *out_pct);
-
 /*
  * Reads decimal digits, saturating at UINT64_MAX; *out_end (may be NULL) is the first character
  * that is none. In the place of strtoul and sscanf: compiled against a new glibc those are symbols
@@ -45,6 +42,7 @@ const char *units_strerror(enum units_error err);
 
 /*
  * Writes `bytes` for people, in the largest unit that fits, with one decimal where it is not whole,
- * or in the next one where only that is exact: "1 GiB", "1.5 GiB", "3000 MiB", "0 B". `buf` should have 16 bytes. Returns buf.
+ * or in the next one where only that is exact: "1 GiB", "1.5 GiB", "3000 MiB", "0 B". `buf` should
+ * have 16 bytes. Returns buf.
  */
 char *units_format_size(uint64_t bytes, char *buf, size_t buf_bytes);

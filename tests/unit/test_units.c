@@ -108,39 +108,6 @@ static void test_size_stops_at_its_length(void **state)
 	assert_int_equal(units_parse_size("1\0g", 3, &bytes), UNITS_BAD_SUFFIX);
 }
 
-static void test_percentages(void **state)
-{
-	static const struct {
-		const char *text;
-		enum units_error err;
-		unsigned pct;
-	} cases[] = {
-		{ "1", UNITS_OK, 1 },
-		{ "50", UNITS_OK, 50 },
-		{ "50%", UNITS_OK, 50 },
-		{ "100", UNITS_OK, 100 },
-		{ "", UNITS_EMPTY, 0 },
-		{ "-1", UNITS_NEGATIVE, 0 },
-		{ "0", UNITS_ZERO, 0 },
-		{ "0%", UNITS_ZERO, 0 },
-		{ "101", UNITS_TOO_BIG, 0 },
-		{ "99999999999999999999", UNITS_TOO_BIG, 0 },
-		{ "%", UNITS_NOT_A_NUMBER, 0 },
-		{ "abc", UNITS_NOT_A_NUMBER, 0 },
-		{ "50%%", UNITS_BAD_SUFFIX, 0 },
-		{ "5.5", UNITS_BAD_SUFFIX, 0 },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		unsigned pct = 77;
-		enum units_error err = units_parse_pct(cases[i].text, strlen(cases[i].text), &pct);
-
-		if (err != cases[i].err || pct != (err == UNITS_OK ? cases[i].pct : 77))
-			fail_msg("'%s': %s, %u %%", cases[i].text, units_strerror(err), pct);
-	}
-}
-
 static void test_digits_saturate(void **state)
 {
 	const char *text = "18446744073709551615x", *end;
@@ -196,7 +163,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_size_stops_at_its_length),
-		cmocka_unit_test(test_percentages),
 		cmocka_unit_test(test_digits_saturate),
 		cmocka_unit_test(test_every_error_has_words),
 		cmocka_unit_test(test_format),

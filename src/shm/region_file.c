@@ -326,26 +326,30 @@ static int rewrite(int fd)
 
 int region_file_grow(int fd, const char *path, struct region_error *err)
 {
+	char size[16], what[96];
 	struct rlimit limit;
 	struct stat st;
 	int rc;
 
+	units_format_size(RATION_FILE_BYTES, size, sizeof(size));
 	if (sys_fstat(fd, &st) < 0)
 		return region_file_fail(err, -errno, path, "cannot be read", "");
 	if (st.st_size >= (off_t)RATION_FILE_BYTES &&
 	    st.st_blocks * 512 >= (off_t)RATION_FILE_BYTES)
 		return 0;
 	/* Beyond the limit the kernel would send SIGXFSZ, which ends the program. */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < RATION_FILE_BYTES)
-		return region_file_fail(err, -EFBIG, path,
-					"needs 4 MiB, more than ulimit -f allows",
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < RATION_FILE_BYTES) {
+		snprintf(what, sizeof(what), "needs %s, more than ulimit -f allows", size);
+		return region_file_fail(err, -EFBIG, path, what,
 					"; raise it or choose an existing region");
+	}
 	/* Keeping the size first: a disk that fills up midway leaves the file as it was. */
 	rc = reserve(fd, st.st_size);
 	if (rc == -EOPNOTSUPP)
 		rc = rewrite(fd);
-	if (rc < 0)
-		return region_file_fail(err, rc, path, "cannot be given its 4 MiB of space",
-					rc == -ENOSPC || rc == -EDQUOT ? need_space : "");
-	return 0;
+	if (rc == 0)
+		return 0;
+	snprintf(what, sizeof(what), "cannot be given its %s of space", size);
+	return region_file_fail(err, rc, path, what,
+				rc == -ENOSPC || rc == -EDQUOT ? need_space : "");
 }

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import region
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +28,10 @@ def test_every_command_is_in_the_manual(ration):
     assert commands
     for command in commands:
         assert f".It Cm {command}" in page("ration.1")
+
+
+def test_size_of_the_file_in_the_manual():
+    assert f"file takes {region.FILE_BYTES / (1 << 20):.1f} MiB." in page("ration.7")
 
 
 def test_every_variable_is_in_the_manual():

@@ -1,5 +1,6 @@
 """`ration run`: the region file, from before the program to after it."""
 
+import json
 import os
 import resource
 import signal
@@ -22,6 +23,16 @@ def start_waiting(ration, name, *options, **kwargs):
                            stdin=subprocess.PIPE, **kwargs)
     assert process.stdout.readline() == "up\n"
     return process
+
+
+def limits_inside(ration, *options):
+    """The limits that `ration ps` shows to a program of the tenant; others of the machine do not count."""
+    out = ration("run", *options, ration.path, "ps", "--json")
+    assert out.returncode == 0
+    tenants = [t for t in json.loads(out.stdout)["tenants"]
+               if t["path"].startswith(str(ration.directory))]
+    assert len(tenants) == 1
+    return tenants[0]["limits"]
 
 
 def end(process):
@@ -53,9 +64,7 @@ def test_killed_outright_only_a_dead_file_is_left(ration):
     process.wait()
     process.stdin.close()
     assert ration.regions() == ["a.region"]
-    out = ration("run", "--name", "a", "--mem", "2g", ration.path, "ps", "--json")
-    assert out.returncode == 0
-    assert '"limits": "2g"' in out.stdout and '"limits": "1g"' not in out.stdout
+    assert limits_inside(ration, "--name", "a", "--mem", "2g") == "2g"
     assert ration.regions() == []
 
 
@@ -64,8 +73,7 @@ def test_no_limit_is_left_over_from_a_dead_file(ration):
     process.kill()
     process.wait()
     process.stdin.close()
-    out = ration("run", "--name", "a", ration.path, "ps", "--json")
-    assert '"limits": null' in out.stdout
+    assert limits_inside(ration, "--name", "a") is None
 
 
 @pytest.mark.parametrize("command", ["run", "ps"])
@@ -174,7 +182,8 @@ def test_region_short_by_one_byte_is_made_whole(ration):
 
 
 def test_file_size_limit(ration):
-    refused(ration, "ulimit", preexec_fn=lambda: resource.setrlimit(
+    size = f"needs {region.FILE_BYTES / (1 << 20):.1f} MiB"
+    refused(ration, size, "ulimit", preexec_fn=lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)))
 
 
@@ -190,6 +199,7 @@ def test_full_disk(ration, tmp_path):
         pytest.skip("no mounts here")
     assert out.returncode == 125
     assert "No space left" in out.stderr
+    assert f"its {region.FILE_BYTES / (1 << 20):.1f} MiB of space" in out.stderr
 
 
 @pytest.mark.parametrize("what", ["file", "missing parent"])

@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "shm/lock.h"
 #include "shm/region_file.h"
+#include "shm/slot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +34,19 @@ static void semaphore_init(unsigned char *sem)
 	memcpy(sem, &free_one, 12);
 }
 
-static void copy_text(char *to, size_t to_bytes, const char *from)
+void region_copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes)
 {
-	size_t n = from ? strnlen(from, to_bytes - 1) : 0;
+	size_t n = from ? strnlen(from, from_bytes < to_bytes ? from_bytes : to_bytes - 1) : 0;
 
-	memset(to, 0, to_bytes);
 	if (n)
 		memcpy(to, from, n);
+	memset(to + n, 0, to_bytes - n);
+}
+
+/* As region_copy_text(), of a text that is terminated. */
+static void copy_text(char *to, size_t to_bytes, const char *from)
+{
+	region_copy_text(to, to_bytes, from, to_bytes);
 }
 
 /* No limit begins so: what a process left that was killed while it stored one. */
@@ -184,6 +191,7 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	rc = map_file(fd, r, err);
 	if (rc < 0)
 		return rc;
+	alive = alive || (content == REGION_OURS && slot_has_robbed(r->own));
 	if (alive || (!setup->mem_spec && content != REGION_EMPTY && content != REGION_HAMI))
 		rc = check_spec(r, err);
 	if (rc == 0 && !alive)
@@ -282,22 +290,19 @@ void region_close(struct region *r)
 }
 
 /* Has the page of `at` read in: false where a touch would be a SIGBUS. True on older kernels. */
-static bool is_there(const void *at, size_t bytes)
+static bool is_there(const char *at)
 {
-	uintptr_t first = (uintptr_t)at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+	uintptr_t page = (uintptr_t)at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 
-	return madvise((void *)first, (uintptr_t)at + bytes - first, MADV_POPULATE_READ) == 0 ||
-	       errno != EFAULT;
+	return madvise((void *)page, 1, MADV_POPULATE_READ) == 0 || errno != EFAULT;
 }
 
-int region_check(const struct region *r, unsigned slot, int dev)
+int region_check(const struct region *r, unsigned slot)
 {
 	const struct ration_region *o = r->own;
 
-	if (!is_there(r->hami, sizeof(r->hami->magic)) || !is_there(&o->magic, 64) ||
-	    !is_there(&o->accounts[dev], sizeof(o->accounts[dev])) ||
-	    !is_there(&o->slots[slot], sizeof(o->slots[slot])) ||
-	    !is_there(&r->hami->procs[slot], sizeof(r->hami->procs[slot])))
+	/* A file is cut from its end, and the slots are its end: what lies before is there too. */
+	if (!is_there((const char *)&o->slots[slot + 1] - 1))
 		return -ESTALE;
 	if (__atomic_load_n(&o->magic, __ATOMIC_RELAXED) != RATION_MAGIC ||
 	    __atomic_load_n(&o->layout, __ATOMIC_RELAXED) != RATION_LAYOUT ||

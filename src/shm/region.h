@@ -60,11 +60,11 @@ void region_close(struct region *region);
 int region_reopen(const struct region *region);
 
 /*
- * Whether the region is still the one that was opened, before the pages of slot `slot` and device
- * `dev` are touched: -ESTALE when somebody truncated, cleared or initialised it anew under us. A
- * touch would be a SIGBUS, and zeros would read as "no limit".
+ * Whether the region is still the one that was opened, before slot `slot` or what lies before it is
+ * touched: -ESTALE when somebody truncated, cleared or initialised it anew under us. A touch would be
+ * a SIGBUS, and zeros would read as "no limit". Half a microsecond.
  */
-int region_check(const struct region *region, unsigned slot, int dev);
+int region_check(const struct region *region, unsigned slot);
 
 /* A descriptor above 2: a program with 0, 1 or 2 closed must not get ours there. Closes `fd`. */
 int region_fd_up(int fd);
@@ -87,6 +87,12 @@ uint64_t region_limit(const struct hami_region *hami, const struct ration_region
 /* Sets the limit of device `dev`. */
 void region_set_limit(struct hami_region *hami, struct ration_region *own, int dev,
 		      uint64_t limit_bytes);
+
+/*
+ * Fills a text field of `to_bytes` from at most `from_bytes` that need not be terminated, or from
+ * NULL: as much as fits, and zeros behind it, one at least.
+ */
+void region_copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes);
 
 /* The slot bound that views and reapers use: 0..HAMI_SLOTS whatever the file says. */
 unsigned region_slot_bound(const struct hami_region *hami);

@@ -18,15 +18,6 @@ struct snapshot {
 	const struct ration_region *own; /* NULL: HAMi-core's file */
 };
 
-/* Copies text that need not be terminated. */
-static void copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes)
-{
-	size_t n = strnlen(from, from_bytes < to_bytes ? from_bytes : to_bytes - 1);
-
-	memcpy(to, from, n);
-	memset(to + n, 0, to_bytes - n);
-}
-
 static uint64_t add(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -117,13 +108,13 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 		struct view_device *dev = &view->devices[d];
 
 		if (snap->own) {
-			copy_text(dev->uuid, sizeof(dev->uuid), snap->own->devices[d].uuid,
-				  RATION_UUID_BYTES);
+			region_copy_text(dev->uuid, sizeof(dev->uuid), snap->own->devices[d].uuid,
+					 RATION_UUID_BYTES);
 			dev->physical_bytes = snap->own->devices[d].physical_bytes;
 			dev->limit_bytes = region_limit(snap->hami, snap->own, d);
 		} else {
-			copy_text(dev->uuid, sizeof(dev->uuid), snap->hami->uuids[d],
-				  HAMI_UUID_BYTES);
+			region_copy_text(dev->uuid, sizeof(dev->uuid), snap->hami->uuids[d],
+					 HAMI_UUID_BYTES);
 			dev->limit_bytes = snap->hami->limit_bytes[d];
 		}
 	}
@@ -140,7 +131,7 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 		const struct ration_slot *s = &snap->own->slots[index];
 
 		p->pid = s->pid > INT32_MAX ? 0 : (int)s->pid;
-		copy_text(p->comm, sizeof(p->comm), s->comm, sizeof(s->comm));
+		region_copy_text(p->comm, sizeof(p->comm), s->comm, sizeof(s->comm));
 	}
 	for (int d = 0; d < view->device_count; d++) {
 		if (snap->own)
@@ -183,11 +174,12 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 			return held;
 		view->is_held = held;
 		view->created_s = snap->own->created_s;
-		copy_text(view->name, sizeof(view->name), snap->own->name, RATION_NAME_BYTES);
-		copy_text(view->mem_spec, sizeof(view->mem_spec), snap->own->mem_spec,
-			  RATION_SPEC_BYTES);
-		copy_text(view->mem_source, sizeof(view->mem_source), snap->own->mem_source,
-			  RATION_SOURCE_BYTES);
+		region_copy_text(view->name, sizeof(view->name), snap->own->name,
+				 RATION_NAME_BYTES);
+		region_copy_text(view->mem_spec, sizeof(view->mem_spec), snap->own->mem_spec,
+				 RATION_SPEC_BYTES);
+		region_copy_text(view->mem_source, sizeof(view->mem_source), snap->own->mem_source,
+				 RATION_SOURCE_BYTES);
 	}
 	read_devices(snap, view);
 	return read_processes(snap, view);

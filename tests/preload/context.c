@@ -57,6 +57,7 @@ static void references(int argc, char **argv)
 	OK(cuMemAlloc_v2(&p, 5 * MIB));
 	OK(cuDevicePrimaryCtxRelease(0));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB);
+	SAME(client_hami()->procs[0].used[0].data_bytes, 6 * MIB);
 	OK(cuDevicePrimaryCtxRelease(0));
 	SAME(client_charged(0), 0);
 	printf("once more %d\n", cuDevicePrimaryCtxRelease(0));

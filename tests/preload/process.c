@@ -124,6 +124,8 @@ static void *contend_one(void *arg)
 		atomic_fetch_sub(&w->shared->holders, 1);
 		OK(cuMemFree_v2(p));
 	}
+	/* A process that ends leaves room for one more: its context. */
+	pthread_barrier_wait(&w->shared->barrier);
 	return NULL;
 }
 

@@ -262,10 +262,13 @@ static void other_device(int argc, char **argv)
 	for (int d = 0; d < 2; d++)
 		OK(cuDevicePrimaryCtxRetain(&ctx[d], d));
 	for (int i = 0; i < 100; i++) {
-		OK(cuCtxSetCurrent(ctx[0]));
+		int on = i % 2;
+
+		OK(cuCtxSetCurrent(ctx[on]));
 		OK(cuMemAlloc_v2(&p, 8 * MIB));
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 8 * MIB);
-		OK(cuCtxSetCurrent(ctx[1]));
+		SAME(client_charged(on), CLIENT_CONTEXT_BYTES + 8 * MIB);
+		SAME(client_charged(!on), CLIENT_CONTEXT_BYTES);
+		OK(cuCtxSetCurrent(ctx[!on]));
 		OK(cuMemFree_v2(p));
 		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 		SAME(client_charged(1), CLIENT_CONTEXT_BYTES);

@@ -26,7 +26,7 @@ WITHOUT = {
     "without_proc": ["cuGetProcAddress", "cuGetProcAddress_v2"],
     "without_proc2": ["cuGetProcAddress_v2"],
     "without_uuid2": [],
-    "without_state": [],
+    "without_last": [],
     "without_context": ["cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAllocManaged",
                         "cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload"],
 }
@@ -48,6 +48,8 @@ def test_what_is_missing_is_not_handed_out(place, driver):
                      "error").lines[1:] == [
         "handle:cuInit libration.so cuInit", "error none",
         "handle:cuMemAlloc_v2 libration.so cuMemAlloc_v2", "init 0", "error none"]
+    assert place.run("where", f"{DRIVER},global", "default:cuInit", "error").lines[1:] == [
+        "default:cuInit libration.so cuInit", "error none"]
 
 
 @pytest.mark.parametrize("driver", WITHOUT)

@@ -29,6 +29,7 @@ struct quota_state {
 	/* Of the devices known when we joined, constant after quota_init(). */
 	char uuid[RATION_DEVICES][RATION_UUID_BYTES];
 	uint64_t spec_bytes[RATION_DEVICES]; /* the limit as configured; 0 = none */
+	bool counts_contexts;
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
@@ -47,6 +48,7 @@ void quota_init(struct region *region, struct slot *slot)
 	state.s.region = region;
 	state.s.place = slot;
 	state.s.slot = slot->index;
+	state.s.counts_contexts = !(region->own->flags & RATION_FLAG_CONTEXT_FREE);
 	for (int d = 0; d < region_device_count(region->own); d++) {
 		char *uuid = state.s.uuid[d];
 
@@ -74,26 +76,27 @@ static void lose_region(void)
 			  state.s.region->path);
 }
 
-/*
- * False when the region is not the one that we joined; its pages must not be touched then. A look at
- * them costs a microsecond, so one that was whole is taken for whole for a while.
- */
-static bool is_whole(int d)
+/* False when the region is not the one that we joined; its pages must not be touched then. */
+static bool look_at_region(void)
 {
-	int64_t now_ns, last_ns;
-
 	if (atomic_load_explicit(&state.s.is_gone, memory_order_relaxed))
 		return false;
-	now_ns = clock_now_ns();
-	last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
-	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS)
-		return true;
-	if (region_check(state.s.region, state.s.slot, d) < 0) {
+	if (region_check(state.s.region, state.s.slot) < 0) {
 		lose_region();
 		return false;
 	}
-	atomic_store_explicit(&state.s.checked_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&state.s.checked_ns, clock_now_ns(), memory_order_relaxed);
 	return true;
+}
+
+/* As look_at_region() for who only looks: a region that was whole is taken for whole for a while. */
+static bool is_whole(void)
+{
+	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
+
+	if (last_ns && clock_now_ns() - last_ns < CHECK_EVERY_NS)
+		return !atomic_load_explicit(&state.s.is_gone, memory_order_relaxed);
+	return look_at_region();
 }
 
 /* mutex held. The slot was settled to 0 bytes when it was claimed. */
@@ -159,9 +162,9 @@ static void charge_again(void)
 }
 
 /* mutex held, before our slot is changed: 0, or -ESTALE when it is not ours any more. */
-static int check(int d)
+static int check(void)
 {
-	int rc = is_whole(d) ? slot_check(state.s.region, state.s.place) : -ESTALE;
+	int rc = look_at_region() ? slot_check(state.s.region, state.s.place) : -ESTALE;
 
 	if (rc < 0) {
 		lose_region();
@@ -187,7 +190,7 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	int rc;
 
 	lock();
-	rc = check(dev.v);
+	rc = check();
 	if (rc == 0)
 		rc = passes_alone(dev, bytes) ?
 			     -EDQUOT :
@@ -204,7 +207,7 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 static void reap(void)
 {
 	int held = sys_cancel_hold();
-	int rc = is_whole(0) ? slot_reap(state.s.region, (int)state.s.slot) : 0;
+	int rc = is_whole() ? slot_reap(state.s.region, (int)state.s.slot) : 0;
 
 	if (rc < 0 && !atomic_exchange(&state.s.has_complained, true))
 		log_warn("region %s cannot be opened again (%s): what processes that die hold stays "
@@ -232,7 +235,7 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	if (bytes > *held)
 		bytes = *held;
 	*held -= bytes;
-	if (check(d) < 0)
+	if (check() < 0)
 		return;
 	mirror(d, false);
 	account_sub(holder_of(d), bytes);
@@ -244,7 +247,7 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 	lock();
 	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
-	if (bytes > have && check(dev.v) == 0 &&
+	if (bytes > have && check() == 0 &&
 	    account_add(holder_of(dev.v), bytes - have, 0) == 0) {
 		held[kind] += bytes - have;
 		mirror(dev.v, true);
@@ -282,7 +285,7 @@ void quota_settle(struct dev dev)
 	int64_t now_ns, last_ns;
 
 	/* Alone there is nobody to look for. */
-	if (quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
+	if (!is_whole() || quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
 	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);
@@ -312,7 +315,7 @@ void quota_leave(void)
 
 uint64_t quota_used(struct dev dev)
 {
-	if (!is_whole(dev.v))
+	if (!is_whole())
 		return UINT64_MAX;
 	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
 }
@@ -321,7 +324,7 @@ uint64_t quota_limit(struct dev dev)
 {
 	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
 
-	if (is_whole(dev.v)) {
+	if (is_whole()) {
 		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
 
 		/* A word that was cleared does not lift a limit that was configured. */
@@ -345,12 +348,27 @@ const char *quota_uuid(struct dev dev)
 	return state.s.uuid[dev.v];
 }
 
-struct ration_device *quota_device(struct dev dev)
+uint64_t quota_context_bytes(struct dev dev)
 {
-	return &state.s.region->own->devices[dev.v];
+	const struct ration_device *device = &state.s.region->own->devices[dev.v];
+	uint64_t bytes, physical;
+
+	if (!is_whole())
+		return 0;
+	bytes = __atomic_load_n(&device->context_bytes, __ATOMIC_RELAXED);
+	physical = device->physical_bytes;
+	/* It is in reach of others: what no card could hold was not learnt. */
+	return physical && bytes > physical ? 0 : bytes;
+}
+
+void quota_learn_context(struct dev dev, uint64_t bytes)
+{
+	if (look_at_region())
+		__atomic_store_n(&state.s.region->own->devices[dev.v].context_bytes, bytes,
+				 __ATOMIC_RELAXED);
 }
 
 bool quota_counts_contexts(void)
 {
-	return !(state.s.region->own->flags & RATION_FLAG_CONTEXT_FREE);
+	return state.s.counts_contexts;
 }

@@ -58,8 +58,12 @@ uint64_t quota_left(struct dev dev);
 /* Name of the device, for messages. */
 const char *quota_uuid(struct dev dev);
 
-/* The region's row of the device: learnt figures. */
-struct ration_device *quota_device(struct dev dev);
+/*
+ * What one context was last seen to cost on the device, by any process of the tenant: 0 = not known.
+ * And a process that has seen it says so.
+ */
+uint64_t quota_context_bytes(struct dev dev);
+void quota_learn_context(struct dev dev, uint64_t bytes);
 
 /* False when the tenant was set up so that contexts and modules do not count. */
 bool quota_counts_contexts(void);

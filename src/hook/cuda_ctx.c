@@ -70,10 +70,7 @@ static int reserve_bytes(struct making *m)
 static enum enter reserve(struct making *m, CUresult *out_res)
 {
 	m->before_bytes = overhead_bytes(m->dev);
-	m->expected_bytes = quota_counts_contexts() ?
-				    __atomic_load_n(&quota_device(m->dev)->context_bytes,
-						    __ATOMIC_RELAXED) :
-				    0;
+	m->expected_bytes = quota_counts_contexts() ? quota_context_bytes(m->dev) : 0;
 	if (m->expected_bytes && reserve_bytes(m) == -EDQUOT) {
 		over(m);
 		*out_res = too_small(m->dev, m->expected_bytes);
@@ -161,8 +158,7 @@ static int finish(struct making *m, uint64_t *out_cost_bytes)
 	now_bytes = overhead_bytes(m->dev);
 	*out_cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
 	if (*out_cost_bytes)
-		__atomic_store_n(&quota_device(m->dev)->context_bytes, *out_cost_bytes,
-				 __ATOMIC_RELAXED);
+		quota_learn_context(m->dev, *out_cost_bytes);
 	return limit && quota_used(m->dev) > limit ? -EDQUOT : 0;
 }
 
@@ -172,7 +168,7 @@ static void ended(struct dev dev, const void *ctx, uint64_t mark)
 	charge_drop_context(ctx, mark);
 	charge_over();
 	if (charge_reconcile(dev, QUOTA_CONTEXT) == -ENOTSUP)
-		quota_release(dev, QUOTA_CONTEXT, quota_device(dev)->context_bytes);
+		quota_release(dev, QUOTA_CONTEXT, quota_context_bytes(dev));
 	enter_forget_context(dev);
 }
 

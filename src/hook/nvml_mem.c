@@ -45,7 +45,7 @@ static bool viewer_share(struct region *region, int d, struct share *out)
 	const struct ration_region *own = region->own;
 	const uint64_t *total = &own->accounts[d].total_bytes;
 
-	if (region_check(region, 0, d) < 0)
+	if (region_check(region, 0) < 0)
 		return false;
 	out->limit_bytes = region_limit(region->hami, own, d);
 	if (out->limit_bytes == 0)

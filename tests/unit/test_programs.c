@@ -454,7 +454,7 @@ static void a_context_is_refused_on_no_stale_figure(void)
 	CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
 	check_books();
 	/* What a context costs was learnt rightly. */
-	CHECK_EQ(quota_device(dev0)->context_bytes, MODEL_CONTEXT_BYTES);
+	CHECK_EQ(quota_context_bytes(dev0), MODEL_CONTEXT_BYTES);
 	CHECK(hook_cuCtxDestroy_v2(ctx) == CUDA_SUCCESS);
 	finish();
 }

@@ -17,7 +17,8 @@
  * Invariants
  *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
- *   the process. Who holds the byte may change the slot, nobody else.
+ *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and a
+ *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) Who holds the byte may change the slot, nobody else.
  *   Creation, attaching and changes of the device table happen under the byte range
  *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
  *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
@@ -149,7 +150,9 @@ struct ration_slot {
 	uint32_t reserved0;
 	char comm[16];
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
-	uint64_t reserved[3];
+	uint32_t by_descriptor; /* 1: the byte is held so, and may be lost while the owner lives */
+	uint32_t reserved1;
+	uint64_t reserved[2];
 	uint64_t used_bytes[RATION_DEVICES]; /* what the owner believes; for views */
 	struct ration_entry entry[RATION_DEVICES];
 };

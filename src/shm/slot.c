@@ -125,25 +125,42 @@ static uint64_t pid_namespace(void)
 	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
-/*
- * True when the slot's owner is dead although its byte is locked: where a descriptor holds the lock,
- * a fork child of the owner keeps it. Its pid must be one of our own namespace to tell.
- */
-static bool is_orphan(const struct ration_slot *s)
+enum owner { OWNER_UNKNOWN, OWNER_ALIVE, OWNER_DEAD };
+
+/* Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace. */
+static enum owner owner_of(const struct ration_slot *s)
 {
 	uint64_t now;
 
 	if (!s->pid || !s->start_ticks || !s->pid_namespace ||
 	    s->pid_namespace != pid_namespace())
-		return false;
+		return OWNER_UNKNOWN;
 	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
-		return true;
-	/* Another process by the same number; 0 where /proc hides it from us. */
+		return OWNER_DEAD;
+	/* Another process by the same number has another start; 0 where /proc hides it from us. */
 	now = clock_process_start((int)s->pid);
-	return now && now != s->start_ticks;
+	return now && now != s->start_ticks ? OWNER_DEAD : OWNER_ALIVE;
 }
 
-static void fill(struct region *r, unsigned index)
+bool slot_is_orphan(const struct ration_slot *s)
+{
+	return owner_of(s) == OWNER_DEAD;
+}
+
+bool slot_is_robbed(const struct ration_slot *s)
+{
+	return s->by_descriptor && s->pid != (uint32_t)getpid() && owner_of(s) == OWNER_ALIVE;
+}
+
+bool slot_has_robbed(const struct ration_region *own)
+{
+	for (int i = 0; i < HAMI_SLOTS; i++)
+		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) && slot_is_robbed(&own->slots[i]))
+			return true;
+	return false;
+}
+
+static void fill(struct region *r, unsigned index, bool by_descriptor)
 {
 	struct hami_slot *h = &r->hami->procs[index];
 	struct ration_slot *s = &r->own->slots[index];
@@ -151,11 +168,14 @@ static void fill(struct region *r, unsigned index)
 	/* First what leads a reaper here: from now on we may be killed. */
 	hint_set(r, index, 1);
 	raise_bound(r->hami, index);
-	s->pid = (uint32_t)getpid();
+	/* The pid last: with it the rest is believed. */
+	__atomic_store_n(&s->pid, 0, __ATOMIC_RELEASE);
 	s->start_ticks = clock_process_start((int)getpid());
 	s->pid_namespace = pid_namespace();
+	s->by_descriptor = by_descriptor;
 	memset(s->comm, 0, sizeof(s->comm));
 	prctl(PR_GET_NAME, s->comm);
+	__atomic_store_n(&s->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	__atomic_store_n(&h->pid, (int32_t)getpid(), __ATOMIC_RELAXED);
 	__atomic_store_n(&h->status, HAMI_RUNNING, __ATOMIC_RELEASE);
 }
@@ -171,9 +191,11 @@ static int take_byte(struct region *r, int fd)
 			if (taken != (pass == 1))
 				continue;
 			rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
-			if (rc == 0)
+			if (rc == 0 && !slot_is_robbed(&r->own->slots[i]))
 				return i;
-			if (rc != -EAGAIN)
+			if (rc == 0)
+				lock_drop(fd, RATION_LOCK_SLOT + i, 1);
+			else if (rc != -EAGAIN)
 				return rc;
 		}
 	}
@@ -207,7 +229,7 @@ int slot_claim(struct region *r, struct slot *out)
 	out->index = (unsigned)index;
 	give_back(r, out->index);
 	clear_hami(&r->hami->procs[index]);
-	fill(r, out->index);
+	fill(r, out->index, out->fd >= 0);
 	if (is_few(r->own))
 		slot_reap(r, index);
 	return 0;
@@ -237,7 +259,7 @@ int slot_check(struct region *r, struct slot *slot)
 		give_back(r, slot->index);
 		clear_hami(&r->hami->procs[slot->index]);
 	}
-	fill(r, slot->index);
+	fill(r, slot->index, true);
 	return 1;
 }
 
@@ -256,12 +278,15 @@ static bool reap_one(struct region *r, int fd, unsigned i)
 	if (!is_free) {
 		/* A child of the owner has the byte; this one decides who reaps. */
 		at = RATION_LOCK_ORPHAN + i;
-		if (!is_orphan(&r->own->slots[i]) || lock_try(fd, at, 1) != 0)
+		if (!slot_is_orphan(&r->own->slots[i]) || lock_try(fd, at, 1) != 0)
 			return false;
-		if (!is_orphan(&r->own->slots[i])) {
+		if (!slot_is_orphan(&r->own->slots[i])) {
 			lock_drop(fd, at, 1);
 			return false;
 		}
+	} else if (slot_is_robbed(&r->own->slots[i])) {
+		lock_drop(fd, at, 1);
+		return false;
 	}
 	give_back(r, i);
 	clear_hami(&r->hami->procs[i]);

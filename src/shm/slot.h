@@ -41,6 +41,21 @@ void slot_vacate(struct region *region, const struct slot *slot);
  */
 int slot_reap(struct region *region, int own);
 
+/*
+ * True when a living process has a slot whose byte is free: its program closed the descriptor that
+ * held it. Such a region is in use though no byte is locked.
+ */
+bool slot_has_robbed(const struct ration_region *own);
+
+/*
+ * True when the slot's owner is dead although its byte is locked: where a descriptor holds the
+ * lock, a fork child of the owner keeps it. Its pid must be one of our own namespace to tell.
+ */
+bool slot_is_orphan(const struct ration_slot *slot);
+
+/* The other way round: the byte is free and the owner lives; his program closed the descriptor. */
+bool slot_is_robbed(const struct ration_slot *slot);
+
 /* 1 when slot `index` is alive, 0 when not, -errno. `fd` may be read-only. */
 int slot_alive(int fd, unsigned index);
 

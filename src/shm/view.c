@@ -60,6 +60,22 @@ static ssize_t read_whole(int fd, char *buf, size_t bytes)
 	return (ssize_t)have;
 }
 
+/*
+ * True of a file that its maker has not finished, or did not live to finish: nothing but zeros, or
+ * our magic without HAMi's, which is written last.
+ */
+static bool is_unfinished(const char *copy, size_t bytes)
+{
+	const struct ration_region *own = (const void *)(copy + RATION_OFFSET);
+	int32_t magic = 0;
+
+	if (bytes >= sizeof(magic))
+		memcpy(&magic, copy, sizeof(magic));
+	if (magic == 0 && bytes >= RATION_OFFSET + sizeof(own->magic) && own->magic == RATION_MAGIC)
+		return true;
+	return bytes == 0 || (copy[0] == 0 && !memcmp(copy, copy + 1, bytes - 1));
+}
+
 /* Tells what the copy of `bytes` bytes is. 0 or a -errno of view_read(). */
 static int classify(const char *copy, size_t bytes, struct snapshot *snap)
 {
@@ -67,7 +83,7 @@ static int classify(const char *copy, size_t bytes, struct snapshot *snap)
 
 	snap->hami = (const void *)copy;
 	snap->own = NULL;
-	if (bytes == 0)
+	if (is_unfinished(copy, bytes))
 		return -ENODATA;
 	if (bytes < sizeof(int32_t) || snap->hami->magic != HAMI_MAGIC)
 		return -ENOTUNIQ;
@@ -142,6 +158,35 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 	}
 }
 
+/* Whether the owner of slot `index` lives: 1 or 0, or -errno. */
+static int slot_lives(const struct snapshot *snap, unsigned index)
+{
+	const struct ration_slot *s = &snap->own->slots[index];
+	int held = slot_alive(snap->fd, index);
+
+	if (held < 0)
+		return held;
+	return held ? !slot_is_orphan(s) : slot_is_robbed(s);
+}
+
+/* Whether a keeper or a living process has the file: 1 or 0, or -errno. */
+static int is_held(const struct snapshot *snap)
+{
+	const int64_t keeper = RATION_LOCK_SLOT + HAMI_SLOTS;
+	int rc = lock_held(snap->fd, RATION_LOCK_SLOT, HAMI_SLOTS, NULL);
+
+	/* All slots: a process that takes one now has not raised the slot bound yet. */
+	for (unsigned i = 0; rc == 1 && i < HAMI_SLOTS; i++) {
+		int lives = slot_lives(snap, i);
+
+		if (lives != 0)
+			return lives;
+	}
+	if (rc < 0 || slot_has_robbed(snap->own))
+		return rc < 0 ? rc : 1;
+	return lock_held(snap->fd, keeper, RATION_LOCK_KEEPER + 1 - keeper, NULL);
+}
+
 static int read_processes(const struct snapshot *snap, struct view *view)
 {
 	unsigned bound = region_slot_bound(snap->hami);
@@ -151,7 +196,7 @@ static int read_processes(const struct snapshot *snap, struct view *view)
 		return -ENOMEM;
 	for (unsigned i = 0; i < bound; i++) {
 		const struct hami_slot *s = &snap->hami->procs[i];
-		int alive = snap->own ? slot_alive(snap->fd, i) : s->status != HAMI_FREE && s->pid;
+		int alive = snap->own ? slot_lives(snap, i) : s->status != HAMI_FREE && s->pid;
 
 		if (alive < 0)
 			return alive;
@@ -166,9 +211,7 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 {
 	view->kind = snap->own ? VIEW_OWN : VIEW_FOREIGN;
 	if (snap->own) {
-		/* All of them: a process that takes a slot now has not raised the slot bound yet. */
-		int held = lock_held(snap->fd, RATION_LOCK_SLOT,
-				     RATION_LOCK_KEEPER + 1 - RATION_LOCK_SLOT, NULL);
+		int held = is_held(snap);
 
 		if (held < 0)
 			return held;

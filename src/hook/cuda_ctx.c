@@ -20,13 +20,17 @@ struct context_state {
 	_Atomic(const void *) primary[RATION_DEVICES];
 	/* The thread that makes the primary context of each device, 0: none; a futex. */
 	_Atomic unsigned maker_tid[RATION_DEVICES];
+	/* Contexts that were begun on each device, and how many of them are over; atomic. */
+	_Atomic unsigned begun[RATION_DEVICES], ended[RATION_DEVICES];
 };
 PROCESS_STATE(context_state, state);
 
 /* A context under way: from "may I" to "it is mine". */
 struct making {
 	struct dev dev;
-	bool is_maker; /* of the primary context: lets the next one look when it is over */
+	bool is_maker;   /* of the primary context: lets the next one look when it is over */
+	bool was_alone;  /* no other was under way when it began */
+	unsigned number; /* among those of this process */
 	uint64_t expected_bytes; /* reserved: what one was seen to cost; 0 = not known yet */
 	uint64_t before_bytes;   /* overhead of this process before it */
 };
@@ -44,6 +48,26 @@ static CUresult too_small(struct dev dev, uint64_t context_bytes)
 		(unsigned long long)(quota_left(dev) / MIB),
 		(unsigned long long)(quota_limit(dev) / MIB));
 	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void started(struct making *m)
+{
+	m->was_alone = atomic_load(&state.s.begun[m->dev.v]) ==
+		       atomic_load(&state.s.ended[m->dev.v]);
+	m->number = atomic_fetch_add(&state.s.begun[m->dev.v], 1) + 1;
+	charge_begin();
+}
+
+static void ended_making(struct making *m)
+{
+	charge_over();
+	atomic_fetch_add(&state.s.ended[m->dev.v], 1);
+}
+
+/* True when what the card gives now and gave before tells the cost of this one. */
+static bool is_alone(const struct making *m)
+{
+	return m->was_alone && atomic_load(&state.s.begun[m->dev.v]) == m->number;
 }
 
 static void over(struct making *m)
@@ -76,7 +100,7 @@ static enum enter reserve(struct making *m, CUresult *out_res)
 		*out_res = too_small(m->dev, m->expected_bytes);
 		return ENTER_REFUSE;
 	}
-	charge_begin();
+	started(m);
 	return ENTER_CHARGE;
 }
 
@@ -136,7 +160,7 @@ static enum enter begin_primary(struct making *m, CUdevice ord, CUresult *out_re
 
 static void give_up(struct making *m)
 {
-	charge_over();
+	ended_making(m);
 	/* Where the card can be asked, a look at it may have taken the reservation off before. */
 	if (charge_reconcile(m->dev, QUOTA_CONTEXT) == -ENOTSUP)
 		quota_release(m->dev, QUOTA_CONTEXT, m->expected_bytes);
@@ -151,13 +175,13 @@ static int finish(struct making *m, uint64_t *out_cost_bytes)
 {
 	uint64_t limit = quota_limit(m->dev), now_bytes;
 
-	charge_over();
+	ended_making(m);
 	*out_cost_bytes = m->expected_bytes;
 	if (charge_reconcile(m->dev, QUOTA_CONTEXT) < 0)
 		return 0;
 	now_bytes = overhead_bytes(m->dev);
 	*out_cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
-	if (*out_cost_bytes)
+	if (*out_cost_bytes && is_alone(m))
 		quota_learn_context(m->dev, *out_cost_bytes);
 	return limit && quota_used(m->dev) > limit ? -EDQUOT : 0;
 }

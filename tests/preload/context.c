@@ -198,13 +198,44 @@ static void together(int argc, char **argv)
 	}
 }
 
+static void *create(void *arg)
+{
+	pthread_barrier_wait(&barrier);
+	OK(cuCtxCreate_v2(arg, 0, 0));
+	return NULL;
+}
+
+/* crowd: threads make contexts of their own at once; what one costs is known rightly after. */
+static void crowd(int argc, char **argv)
+{
+	enum { THREADS = 8 };
+	pthread_t thread[THREADS];
+	CUcontext ctx[THREADS], more[8];
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	pthread_barrier_init(&barrier, NULL, THREADS);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&thread[i], NULL, create, &ctx[i]) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	SAME(client_charged(0), THREADS * CLIENT_CONTEXT_BYTES);
+	/* There is room for two more. */
+	OK(cuCtxCreate_v2(&more[0], 0, 0));
+	OK(cuCtxCreate_v2(&more[1], 0, 0));
+	IS(cuCtxCreate_v2(&more[2], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	for (int i = 0; i < THREADS; i++)
+		OK(cuCtxDestroy_v2(ctx[i]));
+	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },           { "references", references },
-		{ "forms", forms },         { "odd", odd },
-		{ "untouched", untouched }, { "modules", modules },
-		{ "together", together },   { 0 },
+		{ "ends", ends },         { "references", references }, { "forms", forms },
+		{ "odd", odd },           { "untouched", untouched },   { "modules", modules },
+		{ "together", together }, { "crowd", crowd },           { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -196,6 +196,9 @@ static void frees(int argc, char **argv)
 	free(host);
 	if (getenv("RATION_MEM"))
 		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	client_start();
+	printf("from a pool %d", cuMemAllocAsync(&p, 4096, NULL));
+	printf(" %d\n", cuMemFree_v2(p));
 }
 
 /* NULL outputs, nonsense sizes: the driver's answer, and nothing stays charged. */

@@ -25,6 +25,12 @@ def test_the_primary_context_from_threads_at_once(place, driver):
     place.run("context", "together", RATION_MEM=CONTEXT + 8 * MIB)
 
 
+@pytest.mark.parametrize("driver", ["sim", "preload/slow"])
+def test_contexts_from_threads_at_once(place, driver):
+    place.settings["LD_LIBRARY_PATH"] = f"{BUILD / driver}:{BUILD / 'sim'}"
+    place.run("context", "crowd", RATION_MEM=10 * CONTEXT, err=None)
+
+
 def test_every_form_of_create(place):
     program = place.start("context", "forms", RATION_MEM=4 * CONTEXT + 8 * MIB).await_word("look")
     assert place.truth() == {program.pid: 4 * CONTEXT}

@@ -118,3 +118,13 @@ def test_a_driver_that_fails_to_start(place):
         assert done.err.splitlines() == [line for line in done.err.splitlines()
                                          if f"cuInit(0): {code}, not 0" in line]
         assert not place.region.exists()
+
+
+# field faults 46, 81, 82: a lock was held while a call stayed in the driver
+@pytest.mark.parametrize("call", ["cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged",
+                                  "cuMemFree_v2", "cuMemCreate", "cuMemMap", "cuMemUnmap",
+                                  "cuMemRelease", "cuModuleLoadData", "cuModuleUnload",
+                                  "cuCtxCreate_v2", "cuCtxDestroy_v2"])
+def test_a_call_that_stays_in_the_driver(place, call):
+    use(place, "holding")
+    place.run("held", call, RATION_MEM="512m", HELD=call)

@@ -1,0 +1,91 @@
+/*
+ * A call of one thread stays in the driver, as a call may for long; all others go on meanwhile. No lock
+ * of ours is held over a driver call. Field faults 46, 81 and 82.
+ *
+ *   held CALL     one of those below, by the name of the driver's symbol
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "abi/nvml.h"
+#include "client.h"
+#include "client_take.h"
+
+static const char *call;
+static CUcontext primary;
+
+/* The call that is held, and what follows it until all is given back. */
+static void *held_thread(void *arg)
+{
+	struct piece piece;
+	CUmodule module;
+	CUcontext ctx;
+
+	(void)arg;
+	OK(cuCtxSetCurrent(primary));
+	if (!strcmp(call, "cuCtxCreate_v2") || !strcmp(call, "cuCtxDestroy_v2")) {
+		OK(cuCtxCreate_v2(&ctx, 0, 0));
+		OK(cuCtxDestroy_v2(ctx));
+	} else if (!strncmp(call, "cuModule", 8)) {
+		OK(cuModuleLoadData(&module, CLIENT_MODULE));
+		OK(cuModuleUnload(module));
+	} else {
+		OK(take(&piece, strstr(call, "Managed") ? "managed" :
+				strstr(call, "Pitch")   ? "pitch" :
+				strstr(call, "MemAlloc") || strstr(call, "Free") ? "alloc" :
+										   "mapped",
+			3 * MIB));
+		OK(give(&piece));
+	}
+	return NULL;
+}
+
+/* A little of everything. */
+static void go_on(void)
+{
+	static const char *const kinds[] = { "alloc", "pitch", "managed", "vmm", "mapped" };
+	size_t free_bytes, total_bytes;
+	nvmlMemory_t memory;
+	struct piece piece;
+	CUmodule module;
+	nvmlDevice_t dev;
+	CUcontext ctx;
+
+	for (int k = 0; k < 5; k++) {
+		OK(take(&piece, kinds[k], 1000));
+		OK(give(&piece));
+	}
+	OK(cuModuleLoadData(&module, CLIENT_MODULE));
+	OK(cuModuleUnload(module));
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuCtxDestroy_v2(ctx));
+	CHECK(nvmlInit_v2() == NVML_SUCCESS && nvmlDeviceGetHandleByIndex_v2(0, &dev) == NVML_SUCCESS);
+	CHECK(nvmlDeviceGetMemoryInfo(dev, &memory) == NVML_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+	int (*is_waiting)(void);
+	void (*release)(void);
+	pthread_t thread;
+
+	CHECK(argc == 2);
+	call = argv[1];
+	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
+	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
+	CHECK(is_waiting && release);
+	primary = client_start();
+	alarm(60);
+	CHECK(pthread_create(&thread, NULL, held_thread, NULL) == 0);
+	while (!is_waiting())
+		usleep(1000);
+	go_on();
+	CHECK(is_waiting());
+	release();
+	pthread_join(thread, NULL);
+	/* Of what a held call left open, the card's figure is taken at the next allocation. */
+	go_on();
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	return 0;
+}

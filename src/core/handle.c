@@ -6,8 +6,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Physical memory: alive while a handle or a mapping of it is left. */
+/*
+ * Physical memory: alive while a handle or a mapping of it is left. The driver gives a handle's value
+ * to no other memory before; so what is mapped by a value that is not entered yet (its creation is
+ * under way in another thread, or it is host memory) stands under that value until it is.
+ */
 struct memory {
+	RB_ENTRY(memory) entry;
+	uint64_t handle;
+	bool is_listed; /* found by its handle's value; false once another memory has it */
+	bool is_known;  /* entered, with what follows; else 0 */
 	struct dev dev;
 	uint64_t bytes;
 	uint64_t uses; /* nodes that have it, those taken out included */
@@ -16,13 +24,15 @@ struct memory {
 /* A handle or a mapping. */
 struct handle_node {
 	RB_ENTRY(handle_node) entry;
-	uint64_t key;   /* the handle, or the mapping's address */
-	uint64_t bytes; /* of a mapping */
-	uint64_t refs;  /* of a handle */
-	struct memory *memory;
+	uint64_t key;     /* the handle, or the mapping's address */
+	uint64_t bytes;   /* of a mapping */
+	uint64_t refs;    /* of a handle, those under release included */
+	uint64_t leaving; /* of refs: under release. In the tree while there are others */
+	struct memory *memory, *spare;
 	struct handle_node *next; /* in a list of taken mappings */
 };
 
+RB_HEAD(memory_tree, memory);
 RB_HEAD(key_tree, handle_node);
 
 struct handle_state {
@@ -30,6 +40,7 @@ struct handle_state {
 	pthread_mutex_t mutex;
 	struct key_tree handles;
 	struct key_tree mappings;
+	struct memory_tree memories;
 };
 PROCESS_STATE(handle_state, state);
 
@@ -38,7 +49,13 @@ static int key_compare(const struct handle_node *a, const struct handle_node *b)
 	return a->key < b->key ? -1 : a->key > b->key;
 }
 
+static int memory_compare(const struct memory *a, const struct memory *b)
+{
+	return a->handle < b->handle ? -1 : a->handle > b->handle;
+}
+
 RB_GENERATE_STATIC(key_tree, handle_node, entry, key_compare)
+RB_GENERATE_STATIC(memory_tree, memory, entry, memory_compare)
 
 void handle_init(void)
 {
@@ -51,8 +68,8 @@ struct handle_node *handle_prepare(void)
 
 	if (!node)
 		return NULL;
-	node->memory = calloc(1, sizeof(*node->memory));
-	if (!node->memory) {
+	node->spare = calloc(1, sizeof(*node->spare));
+	if (!node->spare) {
 		free(node);
 		return NULL;
 	}
@@ -63,7 +80,7 @@ void handle_discard(struct handle_node *node)
 {
 	if (!node)
 		return;
-	free(node->memory);
+	free(node->spare);
 	free(node);
 }
 
@@ -86,25 +103,62 @@ static struct handle_node *mapping_below(uint64_t addr)
 		      RB_MAX(key_tree, &state.s.mappings);
 }
 
-/* mutex held: gives the node that memory in the place of its spare. */
+/* mutex held. */
+static struct memory *find_memory(uint64_t handle)
+{
+	struct memory want = { .handle = handle };
+
+	return RB_FIND(memory_tree, &state.s.memories, &want);
+}
+
 static void share(struct handle_node *node, struct memory *memory)
 {
-	free(node->memory);
 	node->memory = memory;
 	memory->uses++;
 }
 
-/* mutex held: ends a node that is in no tree. What is freed when it was its memory's last. */
-static struct handle_freed end(struct handle_node *node)
+/* mutex held: the node's spare becomes its memory, the one that this handle has from now on. */
+static void list_spare(struct handle_node *node, uint64_t handle)
+{
+	struct memory *memory = node->spare, *old;
+
+	node->spare = NULL;
+	memory->handle = handle;
+	memory->is_listed = true;
+	old = RB_INSERT(memory_tree, &state.s.memories, memory);
+	if (old) {
+		RB_REMOVE(memory_tree, &state.s.memories, old);
+		old->is_listed = false;
+		RB_INSERT(memory_tree, &state.s.memories, memory);
+	}
+	share(node, memory);
+}
+
+/* mutex held: the node leaves its memory. What is freed when it was the last. */
+static struct handle_freed leave(struct handle_node *node)
 {
 	struct memory *memory = node->memory;
-	struct handle_freed freed = { memory->dev, 0 };
+	struct handle_freed freed = { .bytes = 0 };
 
+	node->memory = NULL;
+	if (!memory)
+		return freed;
+	freed.dev = memory->dev;
 	if (--memory->uses == 0) {
 		freed.bytes = memory->bytes;
+		if (memory->is_listed)
+			RB_REMOVE(memory_tree, &state.s.memories, memory);
 		free(memory);
 	}
-	free(node);
+	return freed;
+}
+
+/* mutex held: ends a node that is in no tree. */
+static struct handle_freed end(struct handle_node *node)
+{
+	struct handle_freed freed = leave(node);
+
+	handle_discard(node);
 	return freed;
 }
 
@@ -117,110 +171,178 @@ static struct handle_freed insert(struct key_tree *tree, struct handle_node *nod
 		return (struct handle_freed){ node->memory->dev, 0 };
 	RB_REMOVE(key_tree, tree, old);
 	RB_INSERT(key_tree, tree, node);
-	return end(old);
-}
-
-/* mutex held: puts a node that was taken out back; it is ended where another took its place. */
-static struct handle_freed put_back(struct key_tree *tree, struct handle_node *node)
-{
-	if (RB_INSERT(key_tree, tree, node))
-		return end(node);
-	return (struct handle_freed){ node->memory->dev, 0 };
+	/* Those that are releasing it end it. */
+	old->refs = old->leaving;
+	return old->refs ? (struct handle_freed){ old->memory->dev, 0 } : end(old);
 }
 
 void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
 		  struct handle_freed *out_stale)
 {
+	struct handle_node *of;
+	struct memory *memory;
+
 	node->key = handle;
 	node->refs = 1;
-	*node->memory = (struct memory){ .dev = dev, .bytes = bytes, .uses = 1 };
 	pthread_mutex_lock(&state.s.mutex);
-	*out_stale = insert(&state.s.handles, node);
+	memory = find_memory(handle);
+	if (memory && !memory->is_known)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+	node->memory->is_known = true;
+	node->memory->dev = dev;
+	node->memory->bytes = bytes;
+	of = find(&state.s.handles, handle);
+	if (of && of->memory == node->memory) {
+		of->refs++;
+		*out_stale = end(node);
+	} else {
+		*out_stale = insert(&state.s.handles, node);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void handle_retain(struct handle_node *node, uint64_t handle, uint64_t addr)
+void handle_use(struct handle_node *node, uint64_t handle)
 {
-	struct handle_node *of, *mapping;
+	struct handle_node *of;
+	struct memory *memory;
 
+	node->key = handle;
 	pthread_mutex_lock(&state.s.mutex);
 	of = find(&state.s.handles, handle);
-	mapping = mapping_below(addr);
-	if (of) {
-		of->refs++;
-	} else if (mapping && addr - mapping->key < mapping->bytes) {
-		node->key = handle;
-		node->refs = 1;
-		share(node, mapping->memory);
-		RB_INSERT(key_tree, &state.s.handles, node);
-		node = NULL;
-	}
+	memory = of ? of->memory : find_memory(handle);
+	if (memory)
+		share(node, memory);
+	else
+		list_spare(node, handle);
 	pthread_mutex_unlock(&state.s.mutex);
-	handle_discard(node);
 }
 
-bool handle_release(uint64_t handle, struct handle_node **out_node)
+void handle_use_mapped(struct handle_node *node, uint64_t addr)
 {
-	struct handle_node *node;
+	struct handle_node *mapping;
 
-	*out_node = NULL;
 	pthread_mutex_lock(&state.s.mutex);
-	node = find(&state.s.handles, handle);
-	if (node && node->refs == 1) {
-		RB_REMOVE(key_tree, &state.s.handles, node);
-		*out_node = node;
-	} else if (node) {
-		node->refs--;
-	}
+	mapping = mapping_below(addr);
+	if (mapping && addr - mapping->key < mapping->bytes)
+		share(node, mapping->memory);
 	pthread_mutex_unlock(&state.s.mutex);
-	return node != NULL;
 }
 
-struct handle_freed handle_released(struct handle_node *node)
+struct handle_freed handle_unuse(struct handle_node *node)
 {
-	struct handle_freed freed = { .bytes = 0 };
+	struct handle_freed freed;
 
-	if (!node)
-		return freed;
 	pthread_mutex_lock(&state.s.mutex);
 	freed = end(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return freed;
 }
 
-struct handle_freed handle_release_failed(uint64_t handle, struct handle_node *node)
+/*
+ * mutex held: what was mapped is larger than the memory that the node uses: the handle's value went
+ * to another memory before the driver looked.
+ */
+static struct handle_freed use_other(struct handle_node *node)
+{
+	struct memory *other = find_memory(node->key), *before = node->memory;
+	struct handle_freed freed = leave(node);
+
+	if (other && other != before)
+		share(node, other);
+	else
+		list_spare(node, node->key);
+	return freed;
+}
+
+static void add(uint64_t freed_bytes[RATION_DEVICES], struct handle_freed freed)
+{
+	freed_bytes[freed.dev.v] += freed.bytes;
+}
+
+void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
+		uint64_t freed_bytes[RATION_DEVICES])
+{
+	pthread_mutex_lock(&state.s.mutex);
+	if (node->memory->is_known && bytes > node->memory->bytes && node->spare)
+		add(freed_bytes, use_other(node));
+	node->key = addr;
+	node->bytes = bytes;
+	add(freed_bytes, insert(&state.s.mappings, node));
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+struct handle_freed handle_retain(struct handle_node *node, uint64_t handle)
 {
 	struct handle_freed freed = { .bytes = 0 };
 	struct handle_node *of;
+	struct memory *memory;
 
 	pthread_mutex_lock(&state.s.mutex);
-	of = node ? NULL : find(&state.s.handles, handle);
-	if (of)
-		of->refs++;
-	else if (node)
-		freed = put_back(&state.s.handles, node);
+	of = find(&state.s.handles, handle);
+	memory = find_memory(handle);
+	if (!node->memory && memory)
+		share(node, memory);
+	if (of || !node->memory) {
+		if (of)
+			of->refs++;
+		freed = end(node);
+	} else {
+		node->key = handle;
+		node->refs = 1;
+		RB_INSERT(key_tree, &state.s.handles, node);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return freed;
 }
 
-struct handle_freed handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
-			       uint64_t handle)
+struct handle_node *handle_release(uint64_t handle)
 {
-	struct handle_freed stale = { .bytes = 0 };
-	struct handle_node *of;
+	struct handle_node *node;
 
-	node->key = addr;
-	node->bytes = bytes;
 	pthread_mutex_lock(&state.s.mutex);
-	of = find(&state.s.handles, handle);
-	if (of) {
-		share(node, of->memory);
-		stale = insert(&state.s.mappings, node);
-		node = NULL;
-	}
+	node = find(&state.s.handles, handle);
+	if (node && ++node->leaving == node->refs)
+		RB_REMOVE(key_tree, &state.s.handles, node);
 	pthread_mutex_unlock(&state.s.mutex);
-	handle_discard(node);
-	return stale;
+	return node;
+}
+
+struct handle_freed handle_released(struct handle_node *node)
+{
+	struct handle_freed freed = { .bytes = 0 };
+
+	pthread_mutex_lock(&state.s.mutex);
+	node->leaving--;
+	if (--node->refs == 0)
+		freed = end(node);
+	pthread_mutex_unlock(&state.s.mutex);
+	return freed;
+}
+
+/* mutex held: one reference to a handle that is out of the tree is back. */
+static struct handle_freed put_back(struct handle_node *node)
+{
+	struct handle_node *other = RB_INSERT(key_tree, &state.s.handles, node);
+
+	if (!other)
+		return (struct handle_freed){ .bytes = 0 };
+	/* It was retained meanwhile, or the value is another memory's now. */
+	if (other->memory == node->memory)
+		other->refs++;
+	return --node->refs ? (struct handle_freed){ .bytes = 0 } : end(node);
+}
+
+struct handle_freed handle_release_failed(struct handle_node *node)
+{
+	struct handle_freed freed = { .bytes = 0 };
+
+	pthread_mutex_lock(&state.s.mutex);
+	if (node->leaving-- == node->refs)
+		freed = put_back(node);
+	pthread_mutex_unlock(&state.s.mutex);
+	return freed;
 }
 
 struct handle_node *handle_unmap(uint64_t addr, uint64_t bytes)
@@ -246,11 +368,8 @@ void handle_unmapped(struct handle_node *list, uint64_t freed_bytes[RATION_DEVIC
 
 	pthread_mutex_lock(&state.s.mutex);
 	for (; list; list = next) {
-		struct handle_freed freed;
-
 		next = list->next;
-		freed = end(list);
-		freed_bytes[freed.dev.v] += freed.bytes;
+		add(freed_bytes, end(list));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
@@ -261,12 +380,10 @@ void handle_unmap_failed(struct handle_node *list, uint64_t freed_bytes[RATION_D
 
 	pthread_mutex_lock(&state.s.mutex);
 	for (; list; list = next) {
-		struct handle_freed freed;
-
 		next = list->next;
 		list->next = NULL;
-		freed = put_back(&state.s.mappings, list);
-		freed_bytes[freed.dev.v] += freed.bytes;
+		if (RB_INSERT(key_tree, &state.s.mappings, list))
+			add(freed_bytes, end(list));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -37,27 +37,35 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
 		  struct handle_freed *out_stale);
 
 /*
- * One more reference to the memory mapped at `addr`, which cuMemRetainAllocationHandle gave as
- * `handle`; its last handle may be gone. Takes the node over. Unknown memory: nothing.
+ * Before the driver maps or retains: the node becomes a use of the memory of `handle`, or of what is
+ * mapped at `addr`, so that it stays charged whatever other threads release and unmap meanwhile. A
+ * value that is not entered may be before the call is over. handle_map(), handle_retain() or
+ * handle_unuse() must follow.
  */
-void handle_retain(struct handle_node *node, uint64_t handle, uint64_t addr);
+void handle_use(struct handle_node *node, uint64_t handle);
+void handle_use_mapped(struct handle_node *node, uint64_t addr);
 
 /*
- * Takes one reference off `handle` before the driver's release: false when it is unknown. With the
- * last one *out_node is the handle, taken out; else NULL. Then handle_released() or
- * handle_release_failed() must follow.
+ * The driver mapped it at [addr, addr + bytes). Adds what is no longer held to freed_bytes[dev]: a
+ * mapping that stood at that address was unmapped unseen.
  */
-bool handle_release(uint64_t handle, struct handle_node **out_node);
+void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
+		uint64_t freed_bytes[RATION_DEVICES]);
+
+/* cuMemRetainAllocationHandle gave what is used as `handle`: one reference more. */
+struct handle_freed handle_retain(struct handle_node *node, uint64_t handle);
+
+/* The driver refused: the use ends. */
+struct handle_freed handle_unuse(struct handle_node *node);
+
+/*
+ * Takes one reference off `handle` before the driver's release; with the last one nobody finds the
+ * handle any more. NULL when it is unknown; else handle_released() or handle_release_failed() must
+ * follow.
+ */
+struct handle_node *handle_release(uint64_t handle);
 struct handle_freed handle_released(struct handle_node *node);
-struct handle_freed handle_release_failed(uint64_t handle, struct handle_node *node);
-
-/*
- * Enters a mapping of a known handle at [addr, addr + bytes), and takes the node over; of an
- * unknown one the node is discarded. A mapping that stood at that address was unmapped unseen: what
- * that freed comes back.
- */
-struct handle_freed handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
-			       uint64_t handle);
+struct handle_freed handle_release_failed(struct handle_node *node);
 
 /*
  * Takes the mappings that lie whole in [addr, addr + bytes) out, as a list (NULL: none), before the

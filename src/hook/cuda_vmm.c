@@ -14,6 +14,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 	enum enter what = ENTER_FORWARD;
 	struct charge c;
 	struct dev dev;
+	CUmemGenericAllocationHandle handle;
 	CUdevice ord;
 	CUresult res;
 	int rc;
@@ -29,11 +30,14 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 	rc = charge_reserve_handle(&c, dev, size_bytes);
 	if (rc < 0)
 		return enter_refused(rc, dev, size_bytes);
-	res = real.cuMemCreate(out_handle, size_bytes, prop, flags);
-	if (res == CUDA_SUCCESS)
-		charge_commit_handle(&c, *out_handle);
-	else
+	/* Nobody sees the handle before it is entered. */
+	res = real.cuMemCreate(&handle, size_bytes, prop, flags);
+	if (res != CUDA_SUCCESS) {
 		charge_cancel(&c);
+		return res;
+	}
+	charge_commit_handle(&c, handle);
+	*out_handle = handle;
 	return res;
 }
 
@@ -41,19 +45,17 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct handle_node *node;
 	CUresult res;
-	bool is_ours;
 
 	if (!ENTER_HAS(cuMemRelease))
 		return enter_missing();
 	if (!init_is_member())
 		return real.cuMemRelease(handle);
 	charge_begin();
-	is_ours = handle_release(handle, &node);
+	node = handle_release(handle);
 	res = real.cuMemRelease(handle);
-	if (is_ours && res == CUDA_SUCCESS)
-		charge_freed_handle(handle_released(node));
-	else if (is_ours)
-		charge_freed_handle(handle_release_failed(handle, node));
+	if (node)
+		charge_freed_handle(res == CUDA_SUCCESS ? handle_released(node) :
+							  handle_release_failed(node));
 	charge_over();
 	return res;
 }
@@ -61,6 +63,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 		       CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
 	struct handle_node *node;
 	CUresult res;
 
@@ -71,11 +74,15 @@ CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 	node = handle_prepare();
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	charge_begin();
+	handle_use(node, handle);
 	res = real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags);
 	if (res == CUDA_SUCCESS)
-		charge_freed_handle(handle_map(node, addr, size_bytes, handle));
+		handle_map(node, addr, size_bytes, freed_bytes);
 	else
-		handle_discard(node);
+		charge_freed_handle(handle_unuse(node));
+	charge_freed_handles(freed_bytes);
+	charge_over();
 	return res;
 }
 
@@ -103,6 +110,7 @@ CUresult hook_cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_handle, void *addr)
 {
+	CUmemGenericAllocationHandle handle;
 	struct handle_node *node;
 	CUresult res;
 
@@ -113,14 +121,16 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	node = handle_prepare();
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	res = real.cuMemRetainAllocationHandle(out_handle, addr);
+	charge_begin();
+	handle_use_mapped(node, (uint64_t)(uintptr_t)addr);
+	res = real.cuMemRetainAllocationHandle(&handle, addr);
 	/*
 	 * The driver answers with the handle's own value, one reference more (docs/real-gpu.md); the
 	 * memory lives on by it even when every handle before was released.
 	 */
+	charge_freed_handle(res == CUDA_SUCCESS ? handle_retain(node, handle) : handle_unuse(node));
+	charge_over();
 	if (res == CUDA_SUCCESS)
-		handle_retain(node, *out_handle, (uint64_t)(uintptr_t)addr);
-	else
-		handle_discard(node);
+		*out_handle = handle;
 	return res;
 }

@@ -63,6 +63,7 @@ static struct {
 } model;
 
 static __thread bool fails_next;
+static __thread void (*after_next)(void), (*after)(void);
 static __thread CUcontext current;
 
 struct real real;
@@ -76,11 +77,21 @@ static CUresult unlock(CUresult res)
 {
 	uint64_t held = model.books.blocks_bytes + model.books.handles_bytes +
 			model.books.managed_bytes;
+	void (*run)(void) = after;
 
 	if (held > model.books.most_bytes)
 		model.books.most_bytes = held;
 	pthread_mutex_unlock(&model.mutex);
+	if (run) {
+		after = NULL;
+		run();
+	}
 	return res;
+}
+
+void model_after_next(void (*fn)(void))
+{
+	after_next = fn;
 }
 
 void model_fail_next(void)
@@ -93,6 +104,8 @@ static bool fails(void)
 	bool does = fails_next;
 
 	fails_next = false;
+	after = after_next;
+	after_next = NULL;
 	return does;
 }
 
@@ -354,14 +367,16 @@ static CUresult model_unmap(CUdeviceptr addr, size_t bytes)
 static CUresult model_retain(CUmemGenericAllocationHandle *out_handle, void *at)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)at;
+	bool does_fail;
 
 	lock();
+	does_fail = fails();
 	for (int i = 0; i < MAPS; i++) {
 		struct map *row = &model.maps[i];
 
 		if (!row->addr || addr < row->addr || addr >= row->addr + row->bytes)
 			continue;
-		if (fails())
+		if (does_fail)
 			break;
 		model.memories[row->memory].refs++;
 		*out_handle = (unsigned)row->memory + 1;

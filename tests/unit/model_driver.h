@@ -31,6 +31,12 @@ void model_join(const char *region, const char *limit);
 /* The next call of this thread that gives or takes memory fails and does nothing. */
 void model_fail_next(void);
 
+/*
+ * Runs `fn` when the next call of this thread that gives or takes memory is done in the driver and
+ * has not come back yet: what another thread may do in the middle of a hook.
+ */
+void model_after_next(void (*fn)(void));
+
 /* Makes the context current to this thread. */
 void model_set_current(void *ctx);
 

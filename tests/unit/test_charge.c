@@ -180,7 +180,7 @@ static void managed_memory_is_charged_by_the_page(void)
 static void handles_are_charged_until_the_last_use(void)
 {
 	uint64_t freed[RATION_DEVICES] = { 0 };
-	struct handle_node *node;
+	struct handle_node *node = handle_prepare();
 	struct charge c;
 
 	start("8m");
@@ -190,10 +190,10 @@ static void handles_are_charged_until_the_last_use(void)
 	CHECK_EQ(charge_reserve_handle(&c, dev0, MIB_BYTES(8)), 0);
 	charge_commit_handle(&c, 1);
 	CHECK_EQ(track_physical(dev0), MIB_BYTES(8));
-	handle_map(handle_prepare(), BASE, MIB_BYTES(8), 1);
+	handle_use(node, 1);
+	handle_map(node, BASE, MIB_BYTES(8), freed);
 	charge_begin();
-	CHECK(handle_release(1, &node));
-	charge_freed_handle(handle_released(node));
+	charge_freed_handle(handle_released(handle_release(1)));
 	charge_over();
 	CHECK_EQ(data(), MIB_BYTES(8));
 	CHECK((int)charge_reserve_handle(&c, dev0, 1) == -EDQUOT);
@@ -496,7 +496,6 @@ static void an_old_look_does_not_replace_a_new_one(void)
 static void a_child_has_nothing(void)
 {
 	struct track_node *node;
-	struct handle_node *handle;
 	struct charge under_way, c;
 	struct member own;
 	struct dev dev;
@@ -516,7 +515,7 @@ static void a_child_has_nothing(void)
 		charge_init(&ops);
 		card.bytes = MIB_BYTES(7);
 		CHECK(!charge_take(BASE, &dev));
-		CHECK(!handle_release(1, &handle));
+		CHECK(!handle_release(1));
 		CHECK_EQ(charge_reconcile(dev0, QUOTA_CONTEXT), 0);
 		CHECK_EQ(overhead(), MIB_BYTES(7));
 		allocate(BASE, BLOCK, NULL);

@@ -19,12 +19,16 @@ static struct handle_freed enter(uint64_t handle, struct dev dev, uint64_t bytes
 	return stale;
 }
 
-static struct handle_freed map(uint64_t addr, uint64_t bytes, uint64_t handle)
+/* What mapping it frees of device 0. */
+static uint64_t map(uint64_t addr, uint64_t bytes, uint64_t handle)
 {
+	uint64_t freed[RATION_DEVICES] = { 0 };
 	struct handle_node *node = handle_prepare();
 
 	CHECK(node);
-	return handle_map(node, addr, bytes, handle);
+	handle_use(node, handle);
+	handle_map(node, addr, bytes, freed);
+	return freed[0];
 }
 
 static void retain(uint64_t handle, uint64_t addr)
@@ -32,15 +36,16 @@ static void retain(uint64_t handle, uint64_t addr)
 	struct handle_node *node = handle_prepare();
 
 	CHECK(node);
-	handle_retain(node, handle, addr);
+	handle_use_mapped(node, addr);
+	CHECK_EQ(handle_retain(node, handle).bytes, 0);
 }
 
 /* The bytes that a release of `handle` frees. */
 static uint64_t release(uint64_t handle)
 {
-	struct handle_node *node;
+	struct handle_node *node = handle_release(handle);
 
-	CHECK(handle_release(handle, &node));
+	CHECK(node);
 	return handle_released(node).bytes;
 }
 
@@ -60,13 +65,14 @@ static void a_handle_alone(void)
 	struct handle_node *node;
 
 	handle_init();
-	CHECK(!handle_release(1, &node));
+	CHECK(!handle_release(1));
 	CHECK_EQ(enter(1, dev1, 2 * MIB).bytes, 0);
-	CHECK(handle_release(1, &node) && node);
+	node = handle_release(1);
+	CHECK(node && !handle_release(1));
 	struct handle_freed freed = handle_released(node);
 	CHECK_EQ(freed.bytes, 2 * MIB);
 	CHECK_EQ(freed.dev.v, 1);
-	CHECK(!handle_release(1, &node));
+	CHECK(!handle_release(1));
 	handle_discard(NULL);
 	handle_discard(handle_prepare());
 }
@@ -111,16 +117,12 @@ static void an_unmap_takes_whole_mappings(void)
 
 static void retained_references_count(void)
 {
-	struct handle_node *node;
-
 	handle_init();
 	enter(1, dev0, 2 * MIB);
 	map(BASE, 2 * MIB, 1);
 	retain(1, BASE);
 	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
-	CHECK(handle_release(1, &node));
-	CHECK(!node);
-	CHECK_EQ(handle_released(node).bytes, 0);
+	CHECK_EQ(release(1), 0);
 	CHECK_EQ(release(1), 2 * MIB);
 }
 
@@ -147,18 +149,19 @@ static void a_released_handle_can_be_retained(void)
 
 static void unknown_things_are_let_alone(void)
 {
-	struct handle_node *node;
-
 	handle_init();
-	map(BASE, 2 * MIB, 1);
-	CHECK(!handle_unmap(BASE, 2 * MIB));
+	CHECK_EQ(map(BASE, 2 * MIB, 1), 0);
 	retain(1, BASE);
-	CHECK(!handle_release(1, &node));
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK(!handle_release(1));
+	CHECK_EQ(enter(1, dev0, 2 * MIB).bytes, 0);
+	CHECK_EQ(release(1), 2 * MIB);
 	enter(2, dev0, 2 * MIB);
 	map(BASE, 2 * MIB, 2);
 	retain(3, BASE - 1);
 	retain(3, BASE + 2 * MIB);
-	CHECK(!handle_release(3, &node));
+	CHECK(!handle_release(3));
 	CHECK_EQ(release(2), 0);
 	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
 }
@@ -176,9 +179,7 @@ static void stale_ones_are_replaced(void)
 	map(BASE, 2 * MIB, 1);
 	CHECK_EQ(release(1), 0);
 	enter(2, dev0, 4 * MIB);
-	stale = map(BASE, 4 * MIB, 2);
-	CHECK_EQ(stale.bytes, 2 * MIB);
-	CHECK_EQ(stale.dev.v, 0);
+	CHECK_EQ(map(BASE, 4 * MIB, 2), 2 * MIB);
 	CHECK_EQ(release(2), 0);
 	CHECK_EQ(unmap(BASE, 4 * MIB), 4 * MIB);
 }
@@ -196,16 +197,12 @@ static void a_stale_handle_with_a_mapping(void)
 static void what_failed_is_held_again(void)
 {
 	uint64_t freed[RATION_DEVICES] = { 0 };
-	struct handle_node *node;
-
 	handle_init();
 	enter(1, dev0, 2 * MIB);
-	CHECK(handle_release(1, &node) && node);
-	CHECK_EQ(handle_release_failed(1, node).bytes, 0);
+	CHECK_EQ(handle_release_failed(handle_release(1)).bytes, 0);
 	map(BASE, 2 * MIB, 1);
 	retain(1, BASE);
-	CHECK(handle_release(1, &node) && !node);
-	CHECK_EQ(handle_release_failed(1, NULL).bytes, 0);
+	CHECK_EQ(handle_release_failed(handle_release(1)).bytes, 0);
 	handle_unmap_failed(handle_unmap(BASE, 2 * MIB), freed);
 	CHECK_EQ(freed[0], 0);
 	CHECK_EQ(release(1), 0);
@@ -221,9 +218,9 @@ static void what_failed_may_be_replaced(void)
 
 	handle_init();
 	enter(1, dev0, 2 * MIB);
-	CHECK(handle_release(1, &node));
+	node = handle_release(1);
 	enter(1, dev0, 4 * MIB);
-	CHECK_EQ(handle_release_failed(1, node).bytes, 2 * MIB);
+	CHECK_EQ(handle_release_failed(node).bytes, 2 * MIB);
 	map(BASE, 4 * MIB, 1);
 	CHECK_EQ(release(1), 0);
 	list = handle_unmap(BASE, 4 * MIB);
@@ -235,9 +232,123 @@ static void what_failed_may_be_replaced(void)
 	CHECK_EQ(unmap(BASE, 6 * MIB), 6 * MIB);
 }
 
+/* Two threads release two references; which of the calls fails is the driver's choice. */
+static void releases_that_overlap(void)
+{
+	struct handle_node *one, *two;
+
+	for (int fails = 0; fails < 4; fails++) {
+		uint64_t freed = 0, left = fails == 3 ? 2 : fails ? 1 : 0;
+
+		handle_init();
+		enter(1, dev0, 2 * MIB);
+		map(BASE, 2 * MIB, 1);
+		retain(1, BASE);
+		CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+		one = handle_release(1);
+		two = handle_release(1);
+		/* The value may be given again as soon as the driver has let the last one go. */
+		CHECK(one && two && !handle_release(1));
+		freed += (fails & 1 ? handle_release_failed(one) : handle_released(one)).bytes;
+		freed += (fails & 2 ? handle_release_failed(two) : handle_released(two)).bytes;
+		CHECK_EQ(freed, left ? 0 : 2 * MIB);
+		for (; left; left--)
+			CHECK_EQ(release(1), left == 1 ? 2 * MIB : 0);
+		CHECK(!handle_release(1));
+	}
+}
+
+/* As those, and the handle's value was given again in the middle of it. */
+static void releases_that_overlap_with_a_new_handle(void)
+{
+	struct handle_node *one, *two;
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	map(BASE, 2 * MIB, 1);
+	retain(1, BASE);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	one = handle_release(1);
+	CHECK_EQ(enter(1, dev0, 4 * MIB).bytes, 0);
+	CHECK_EQ(handle_release_failed(one).bytes, 2 * MIB);
+	map(BASE, 4 * MIB, 1);
+	retain(1, BASE);
+	one = handle_release(1);
+	two = handle_release(1);
+	/* It was retained again by its mapping while both were on their way. */
+	retain(1, BASE);
+	CHECK_EQ(handle_release_failed(one).bytes, 0);
+	CHECK_EQ(handle_released(two).bytes, 0);
+	CHECK_EQ(unmap(BASE, 4 * MIB), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(release(1), 4 * MIB);
+	CHECK(!handle_release(1));
+}
+
+/* What is used stays, and goes with the use. */
+static void a_use_keeps_the_memory(void)
+{
+	struct handle_node *node = handle_prepare(), *other = handle_prepare();
+	uint64_t freed[RATION_DEVICES] = { 0 };
+
+	handle_init();
+	enter(1, dev0, 2 * MIB);
+	handle_use(node, 1);
+	CHECK_EQ(release(1), 0);
+	handle_map(node, BASE, 2 * MIB, freed);
+	CHECK_EQ(freed[0], 0);
+	handle_use_mapped(other, BASE + MIB);
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(handle_retain(other, 7).bytes, 0);
+	node = handle_prepare();
+	handle_use(node, 7);
+	CHECK_EQ(release(7), 0);
+	CHECK_EQ(handle_unuse(node).bytes, 2 * MIB);
+	node = handle_prepare();
+	handle_use(node, 7);
+	CHECK_EQ(handle_unuse(node).bytes, 0);
+}
+
+/* A value that is used before its creation is entered, as another thread may guess it. */
+static void a_use_may_come_before_the_memory(void)
+{
+	struct handle_node *node = handle_prepare();
+	uint64_t freed[RATION_DEVICES] = { 0 };
+
+	handle_init();
+	map(BASE, 2 * MIB, 1);
+	retain(1, BASE);
+	handle_use(node, 1);
+	CHECK_EQ(enter(1, dev0, 2 * MIB).bytes, 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK(!handle_release(1));
+	CHECK_EQ(unmap(BASE, 2 * MIB), 0);
+	CHECK_EQ(handle_unuse(node).bytes, 2 * MIB);
+	/* The use was of what had the value before: what is mapped is larger. */
+	enter(1, dev1, 2 * MIB);
+	node = handle_prepare();
+	handle_use(node, 1);
+	release(1);
+	enter(1, dev0, 6 * MIB);
+	handle_map(node, BASE, 6 * MIB, freed);
+	CHECK_EQ(freed[1], 2 * MIB);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(unmap(BASE, 6 * MIB), 6 * MIB);
+	/* And its creation is not entered yet. */
+	enter(1, dev1, 2 * MIB);
+	node = handle_prepare();
+	handle_use(node, 1);
+	release(1);
+	handle_map(node, BASE, 6 * MIB, freed);
+	CHECK_EQ(freed[1], 4 * MIB);
+	enter(1, dev0, 6 * MIB);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(unmap(BASE, 6 * MIB), 6 * MIB);
+}
+
 static void a_child_has_nothing(void)
 {
-	struct handle_node *node;
 	int status;
 	pid_t pid;
 
@@ -247,7 +358,7 @@ static void a_child_has_nothing(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0)
-		_exit(handle_release(1, &node) || handle_unmap(BASE, 2 * MIB));
+		_exit(handle_release(1) || handle_unmap(BASE, 2 * MIB));
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	CHECK_EQ(release(1), 0);
 	CHECK_EQ(unmap(BASE, 2 * MIB), 2 * MIB);
@@ -303,6 +414,10 @@ int main(void)
 		fresh_test(a_stale_handle_with_a_mapping),
 		fresh_test(what_failed_is_held_again),
 		fresh_test(what_failed_may_be_replaced),
+		fresh_test(releases_that_overlap),
+		fresh_test(releases_that_overlap_with_a_new_handle),
+		fresh_test(a_use_keeps_the_memory),
+		fresh_test(a_use_may_come_before_the_memory),
 		fresh_test(a_child_has_nothing),
 		fresh_test(threads_share_handles),
 	};

@@ -459,6 +459,161 @@ static void a_context_is_refused_on_no_stale_figure(void)
 	finish();
 }
 
+/* What other threads do in the middle of a call: they have no state of their own. */
+static CUmemGenericAllocationHandle shared_handle, retained_handle;
+
+static void release_shared(void)
+{
+	CHECK(hook_cuMemRelease(shared_handle) == CUDA_SUCCESS);
+}
+
+static void unmap_shared(void)
+{
+	CHECK(hook_cuMemUnmap(MAP_BASE, 2 * MIB) == CUDA_SUCCESS);
+}
+
+static void release_and_unmap_shared(void)
+{
+	release_shared();
+	unmap_shared();
+}
+
+static void retain_shared(void)
+{
+	CHECK(hook_cuMemRetainAllocationHandle(&retained_handle, (void *)MAP_BASE) == CUDA_SUCCESS);
+}
+
+static CUmemGenericAllocationHandle create_handle(void)
+{
+	CUmemAllocationProp prop = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle handle;
+
+	CHECK(hook_cuMemCreate(&handle, 2 * MIB, &prop, 0) == CUDA_SUCCESS);
+	return handle;
+}
+
+static CUresult map_shared(void)
+{
+	return hook_cuMemMap(MAP_BASE, 2 * MIB, 0, shared_handle, 0);
+}
+
+/* A handle that is released while it is being mapped. */
+static void maps_in_a_race_with_releases(void)
+{
+	begin("region", "64m", 256 * MIB);
+	shared_handle = create_handle();
+	model_after_next(release_shared);
+	CHECK(map_shared() == CUDA_SUCCESS);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 2 * MIB);
+	CHECK(hook_cuMemUnmap(MAP_BASE, 2 * MIB) == CUDA_SUCCESS);
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	/* The map fails, and nothing holds the memory any more. */
+	shared_handle = create_handle();
+	model_fail_next();
+	model_after_next(release_shared);
+	CHECK(map_shared() != CUDA_SUCCESS);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	finish();
+}
+
+/* Mapped memory whose last mapping and handle go while a reference to it is asked for. */
+static void retains_in_a_race_with_unmaps(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	begin("region", "64m", 256 * MIB);
+	for (int is_released = 0; is_released < 2; is_released++) {
+		shared_handle = create_handle();
+		CHECK(map_shared() == CUDA_SUCCESS);
+		if (is_released)
+			release_shared();
+		model_after_next(is_released ? unmap_shared : release_and_unmap_shared);
+		CHECK(hook_cuMemRetainAllocationHandle(&handle, (void *)MAP_BASE) == CUDA_SUCCESS);
+		check_books();
+		CHECK_EQ(quota_held(dev0, QUOTA_DATA), 2 * MIB);
+		CHECK(hook_cuMemRelease(handle) == CUDA_SUCCESS);
+		CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	}
+	/* One that fails gives its use back. */
+	shared_handle = create_handle();
+	CHECK(map_shared() == CUDA_SUCCESS);
+	model_fail_next();
+	model_after_next(release_and_unmap_shared);
+	CHECK(hook_cuMemRetainAllocationHandle(&handle, (void *)MAP_BASE) != CUDA_SUCCESS);
+	check_books();
+	finish();
+}
+
+/* A release that fails while others take and give references. */
+static void releases_that_fail_in_a_race(void)
+{
+	begin("region", "64m", 256 * MIB);
+	shared_handle = create_handle();
+	CHECK(map_shared() == CUDA_SUCCESS);
+	/* Another reference comes while the last one cannot be released. */
+	model_fail_next();
+	model_after_next(retain_shared);
+	CHECK(hook_cuMemRelease(shared_handle) != CUDA_SUCCESS);
+	CHECK_EQ(retained_handle, shared_handle);
+	CHECK(hook_cuMemUnmap(MAP_BASE, 2 * MIB) == CUDA_SUCCESS);
+	release_shared();
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 2 * MIB);
+	/* Of two references one is released while the other's release fails. */
+	CHECK(map_shared() == CUDA_SUCCESS);
+	retain_shared();
+	unmap_shared();
+	model_fail_next();
+	model_after_next(release_shared);
+	CHECK(hook_cuMemRelease(shared_handle) != CUDA_SUCCESS);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 2 * MIB);
+	release_shared();
+	check_books();
+	finish();
+}
+
+/* One thread's handles are mapped by another, that cannot know whether they are still there. */
+static struct {
+	_Atomic uint64_t handle; /* 0: none yet */
+	_Atomic bool is_over;
+} offer;
+
+static void *map_what_is_offered(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&offer.is_over)) {
+		if (hook_cuMemMap(MAP_BASE, 2 * MIB, 0, atomic_load(&offer.handle), 0) !=
+		    CUDA_SUCCESS)
+			continue;
+		CHECK(quota_held(dev0, QUOTA_DATA) >= 2 * MIB);
+		CHECK(hook_cuMemUnmap(MAP_BASE, 2 * MIB) == CUDA_SUCCESS);
+	}
+	return NULL;
+}
+
+static void threads_that_share_handles(void)
+{
+	enum { ROUNDS = BUILD_SANITIZED ? 5000 : 50000 };
+	pthread_t mapper;
+
+	begin("region", "64m", 256 * MIB);
+	CHECK(pthread_create(&mapper, NULL, map_what_is_offered, NULL) == 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		CUmemGenericAllocationHandle handle = create_handle();
+
+		atomic_store(&offer.handle, handle);
+		CHECK(hook_cuMemRelease(handle) == CUDA_SUCCESS);
+	}
+	atomic_store(&offer.is_over, true);
+	pthread_join(mapper, NULL);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	finish();
+}
+
 /* Memory that ends by ways no hook sees, until its context goes. */
 static void frees_that_nobody_saw(void)
 {
@@ -493,6 +648,10 @@ int main(void)
 		fresh_test(children_forked_in_the_middle),
 		fresh_test(contexts_that_fail),
 		fresh_test(a_context_is_refused_on_no_stale_figure),
+		fresh_test(maps_in_a_race_with_releases),
+		fresh_test(retains_in_a_race_with_unmaps),
+		fresh_test(releases_that_fail_in_a_race),
+		fresh_test(threads_that_share_handles),
 		fresh_test(frees_that_nobody_saw),
 	};
 

@@ -76,6 +76,18 @@ SYMBOL_EARLY bool real_find(enum real_lib lib)
 	return adopt(lib, handle);
 }
 
+void *real_symbol(enum real_lib lib, const char *name)
+{
+	symbol_dlsym *dlsym_fn = symbol_real_dlsym();
+	void *p;
+
+	if (!real_find(lib) || !dlsym_fn)
+		return NULL;
+	p = dlsym_fn(libs[lib].handle, name);
+	symbol_clear_error();
+	return p;
+}
+
 int real_load_nvml(void)
 {
 	symbol_dlopen *dlopen_fn = symbol_real_dlopen();

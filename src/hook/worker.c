@@ -1,0 +1,142 @@
+#include "hook/worker.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/sys.h"
+#include "core/charge.h"
+#include "drv/real.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A lazily loaded module is seen after this at the latest. */
+#define LOOK_EVERY_NS (100 * NSEC_PER_MSEC)
+#define STOP_WAIT_NS (50 * NSEC_PER_MSEC)
+enum { STACK_BYTES = 256 * 1024 };
+
+enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
+
+struct worker {
+	_Atomic unsigned state; /* enum worker_state; a futex */
+	_Atomic unsigned stop;  /* 1: the process ends; a futex */
+};
+PROCESS_STATE(worker, worker);
+
+static _Atomic bool has_exit_handler; /* once for a program and its fork children */
+
+static void look(void)
+{
+	for (int o = 0; o < device_ordinals(); o++) {
+		struct dev dev;
+
+		if (device_by_ordinal((struct cuda_ord){ o }, &dev) &&
+		    quota_held(dev, QUOTA_CONTEXT) > 0)
+			charge_reconcile(dev, QUOTA_MODULE);
+	}
+}
+
+static void *run(void *arg)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	(void)arg;
+	prctl(PR_SET_NAME, "ration");
+	/* A call of ours must not invalidate a global capture of the program. */
+	if (real.cuThreadExchangeStreamCaptureMode)
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+	while (!atomic_load(&worker.s.stop)) {
+		look();
+		sys_futex_wait(&worker.s.stop, 0, LOOK_EVERY_NS);
+	}
+	atomic_store(&worker.s.state, WORKER_GONE);
+	sys_futex_wake_all(&worker.s.state);
+	return NULL;
+}
+
+/* The driver must not be called any more when it is torn down; the worker gets a moment to see it. */
+static void stop(void)
+{
+	if (atomic_load(&worker.s.state) != WORKER_RUNS)
+		return;
+	atomic_store(&worker.s.stop, 1);
+	sys_futex_wake_all(&worker.s.stop);
+	sys_futex_wait(&worker.s.state, WORKER_RUNS, STOP_WAIT_NS);
+}
+
+typedef int create_fn(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *),
+		      void *arg);
+typedef int stack_fn(pthread_attr_t *attr, size_t bytes);
+
+/*
+ * Through the driver, which has threads: libc alone does not know these names before glibc 2.34, and
+ * under them a library built with a later one could not be loaded.
+ */
+static create_fn *thread_create(void)
+{
+	return (create_fn *)real_symbol(REAL_CUDA, "pthread_create");
+}
+
+static int create_with(create_fn *call, size_t stack_bytes)
+{
+	stack_fn *set_stack = (stack_fn *)real_symbol(REAL_CUDA, "pthread_attr_setstacksize");
+	pthread_attr_t attr;
+	pthread_t thread;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (stack_bytes && set_stack)
+		set_stack(&attr, stack_bytes);
+	rc = call(&thread, &attr, run, NULL);
+	pthread_attr_destroy(&attr);
+	return rc;
+}
+
+/* With all signals blocked, which the thread inherits: they are the program's threads'. */
+static int create(void)
+{
+	create_fn *call = thread_create();
+	const uint64_t all = UINT64_MAX;
+	uint64_t old;
+	int rc;
+
+	if (!call)
+		return ENOSYS;
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(old));
+	rc = create_with(call, STACK_BYTES);
+	/* A program with large thread-local data needs more stack for any thread. */
+	if (rc == EINVAL)
+		rc = create_with(call, 0);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
+	return rc;
+}
+
+void worker_start(void)
+{
+	unsigned none = WORKER_NONE;
+	int rc;
+
+	if (atomic_load_explicit(&worker.s.state, memory_order_relaxed) != WORKER_NONE)
+		return;
+	process_wipe_on_fork(&worker, sizeof(worker));
+	if (!atomic_compare_exchange_strong(&worker.s.state, &none, WORKER_RUNS))
+		return;
+	rc = create();
+	if (rc) {
+		log_warn("no thread to watch what this process holds (%s): what no call shows is "
+			 "counted only when memory is short",
+			 strerror(rc));
+		atomic_store(&worker.s.state, WORKER_GONE);
+		return;
+	}
+	if (!atomic_exchange(&has_exit_handler, true))
+		atexit(stop);
+}

@@ -224,8 +224,9 @@ static void devices(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "all", all },   { "free", free_is_free }, { "shrunk", shrunk },   { "odd", odd },
-		{ "nvml", nvml }, { "nested", nested },     { "devices", devices }, { "view-fork", view_fork }, { 0 },
+		{ "all", all },         { "free", free_is_free },   { "shrunk", shrunk },
+		{ "odd", odd },         { "nvml", nvml },           { "nested", nested },
+		{ "devices", devices }, { "view-fork", view_fork }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

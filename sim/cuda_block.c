@@ -53,17 +53,20 @@ static int find_run(const struct cuda_block *b, int count)
 	return -1;
 }
 
-static struct cuda_block *new_block(struct CUctx_st *ctx)
+static int units_of(uint64_t size_bytes)
+{
+	return (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
+}
+
+struct cuda_block *cuda_block_open(struct CUctx_st *ctx, uint64_t start, uint64_t used_bytes)
 {
 	struct cuda_block *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
-	if (cuda_heap_take(ctx->index, HEAP_BLOCK_BYTES, &b->start) != 0) {
-		free(b);
-		return NULL;
-	}
+	b->start = start;
 	b->ctx = ctx;
+	mark(b, 0, units_of(used_bytes), true);
 	b->next = blocks;
 	b->link = &blocks;
 	if (blocks)
@@ -72,10 +75,23 @@ static struct cuda_block *new_block(struct CUctx_st *ctx)
 	return b;
 }
 
+static struct cuda_block *new_block(struct CUctx_st *ctx)
+{
+	struct cuda_block *b;
+	uint64_t start;
+
+	if (cuda_heap_take(ctx->index, HEAP_BLOCK_BYTES, &start) != 0)
+		return NULL;
+	b = cuda_block_open(ctx, start, 0);
+	if (!b)
+		cuda_heap_give(ctx->index, start, HEAP_BLOCK_BYTES);
+	return b;
+}
+
 int cuda_block_take(struct CUctx_st *ctx, uint64_t size_bytes, uint64_t *out_address,
 		    struct cuda_block **out_block)
 {
-	int count = (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
+	int count = units_of(size_bytes);
 	struct cuda_block *b;
 	int first = -1;
 
@@ -100,9 +116,8 @@ int cuda_block_take(struct CUctx_st *ctx, uint64_t size_bytes, uint64_t *out_add
 
 void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_bytes)
 {
-	int count = (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
-
-	mark(block, (int)((address - block->start) / BLOCK_UNIT_BYTES), count, false);
+	mark(block, (int)((address - block->start) / BLOCK_UNIT_BYTES), units_of(size_bytes),
+	     false);
 	if (block->used_units)
 		return;
 	*block->link = block->next;

@@ -28,11 +28,11 @@ static void move_block(_Atomic signed char *place, int index)
 	signed char target = (signed char)(index + 1);
 	signed char old = atomic_load_explicit(place, memory_order_relaxed);
 
-	if (old == target || (index >= 0 && machine_take(index, HEAP_BLOCK_BYTES) != 0))
+	if (old == target || (index >= 0 && machine_take_managed(index, HEAP_BLOCK_BYTES) != 0))
 		return;
 	old = atomic_exchange_explicit(place, target, memory_order_relaxed);
 	if (old > 0)
-		machine_give(old - 1, HEAP_BLOCK_BYTES);
+		machine_give_managed(old - 1, HEAP_BLOCK_BYTES);
 }
 
 static void move(struct cuda_range *range, uint64_t address, uint64_t bytes, int index)

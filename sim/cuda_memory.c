@@ -20,26 +20,40 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-/* Finds room for a range: inside a shared block when it is small. */
+/* Finds room for a range: inside a shared block when it is small, else blocks of its own, of which
+ * the last is open to small ones behind its end. */
 static int place(struct CUctx_st *ctx, struct cuda_range *range)
 {
+	uint64_t last_bytes = range->size_bytes % HEAP_BLOCK_BYTES;
 	int err;
 
-	if (range->size_bytes < HEAP_BLOCK_BYTES)
+	if (range->size_bytes <= BLOCK_SHARED_BYTES)
 		return cuda_block_take(ctx, range->size_bytes, &range->start, &range->block);
 	if (range->size_bytes > UINT64_MAX - HEAP_BLOCK_BYTES)
 		return -1;
 	range->taken_bytes = round_up(range->size_bytes, HEAP_BLOCK_BYTES);
 	err = cuda_heap_take(ctx->index, range->taken_bytes, &range->start);
-	return err;
+	if (err || last_bytes == 0)
+		return err;
+	range->block = cuda_block_open(ctx, range->start + range->taken_bytes - HEAP_BLOCK_BYTES,
+				       last_bytes);
+	if (range->block)
+		return 0;
+	cuda_heap_give(ctx->index, range->start, range->taken_bytes);
+	return -1;
 }
 
 static void unplace(struct cuda_range *range)
 {
+	uint64_t own_bytes = range->taken_bytes;
+
+	if (range->block && own_bytes)
+		own_bytes -= HEAP_BLOCK_BYTES;
+	if (own_bytes)
+		cuda_heap_give(range->ctx->index, range->start, own_bytes);
 	if (range->block)
-		cuda_block_give(range->block, range->start, range->size_bytes);
-	else
-		cuda_heap_give(range->ctx->index, range->start, range->taken_bytes);
+		cuda_block_give(range->block, range->start + own_bytes,
+				range->size_bytes - own_bytes);
 }
 
 struct cuda_range *cuda_memory_new(struct CUctx_st *ctx, uint64_t size_bytes, enum range_kind kind)
@@ -131,31 +145,31 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out_address, size_t size_bytes)
 	return alloc(CUDA_ID_cuMemAlloc_v2, out_address, size_bytes);
 }
 
-/* The forms of the 32-bit days can hold no address of this driver: there is never room for them. */
-CUresult cuMemAlloc(CUdeviceptr_v1 *out_address, unsigned int size_bytes)
+/* The forms of the 32-bit days know no context of today. */
+static CUresult refuse_narrow(enum cuda_id id)
 {
 	struct CUctx_st *ctx;
-	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemAlloc, &ctx);
+	CUresult res = cuda_call_begin_context(id, &ctx);
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_address || size_bytes == 0)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	return res == CUDA_SUCCESS ? cuda_call_end(CUDA_ERROR_INVALID_CONTEXT) : res;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *out_address, unsigned int size_bytes)
+{
+	(void)out_address;
+	(void)size_bytes;
+	return refuse_narrow(CUDA_ID_cuMemAlloc);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *out_address, unsigned int *out_pitch_bytes,
 			 unsigned int width_bytes, unsigned int height, unsigned int element_bytes)
 {
-	struct CUctx_st *ctx;
-	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemAllocPitch, &ctx);
-
+	(void)out_address;
+	(void)out_pitch_bytes;
+	(void)width_bytes;
+	(void)height;
 	(void)element_bytes;
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_address || !out_pitch_bytes || width_bytes == 0 || height == 0)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	return refuse_narrow(CUDA_ID_cuMemAllocPitch);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out_address, size_t *out_pitch_bytes, size_t width_bytes,
@@ -217,49 +231,31 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
 CUresult cuMemFree(CUdeviceptr_v1 address)
 {
-	return free_call(CUDA_ID_cuMemFree, address);
+	(void)address;
+	return refuse_narrow(CUDA_ID_cuMemFree);
 }
 
-static CUresult get_info(enum cuda_id id, uint64_t *out_free_bytes, uint64_t *out_total_bytes)
+/* What is not asked for is not written. */
+CUresult cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 {
 	uint64_t total_bytes, used_bytes;
 	struct CUctx_st *ctx;
-	CUresult res = cuda_call_begin_context(id, &ctx);
+	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemGetInfo_v2, &ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	total_bytes = cuda_device_get(ctx->dev)->memory_bytes;
 	used_bytes = machine_used(ctx->index);
-	*out_free_bytes = used_bytes < total_bytes ? total_bytes - used_bytes : 0;
-	*out_total_bytes = total_bytes;
+	if (out_free_bytes)
+		*out_free_bytes = used_bytes < total_bytes ? total_bytes - used_bytes : 0;
+	if (out_total_bytes)
+		*out_total_bytes = total_bytes;
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
-CUresult cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
-{
-	uint64_t free_bytes, total_bytes;
-	CUresult res = get_info(CUDA_ID_cuMemGetInfo_v2, &free_bytes, &total_bytes);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_free_bytes || !out_total_bytes)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out_free_bytes = free_bytes;
-	*out_total_bytes = total_bytes;
-	return CUDA_SUCCESS;
-}
-
-/* Figures that do not fit are cut off at the largest that does. */
 CUresult cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total_bytes)
 {
-	uint64_t free_bytes, total_bytes;
-	CUresult res = get_info(CUDA_ID_cuMemGetInfo, &free_bytes, &total_bytes);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_free_bytes || !out_total_bytes)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out_free_bytes = free_bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)free_bytes;
-	*out_total_bytes = total_bytes > UINT32_MAX ? UINT32_MAX : (unsigned int)total_bytes;
-	return CUDA_SUCCESS;
+	(void)out_free_bytes;
+	(void)out_total_bytes;
+	return refuse_narrow(CUDA_ID_cuMemGetInfo);
 }

@@ -38,9 +38,9 @@ struct cuda_range {
 	struct CUctx_st *ctx; /* NULL: of no context */
 	unsigned flags;       /* as given to the call that made it */
 	uint64_t buffer_id;
-	struct cuda_block *block;        /* RANGE_LINEAR: the shared block it lies in, or NULL */
-	uint64_t taken_bytes;            /* size of it in the heap, 0 inside a block */
-	struct cuda_handle *handle;      /* RANGE_MAPPED */
+	struct cuda_block *block;   /* RANGE_LINEAR: the shared block it lies or ends in, or NULL */
+	uint64_t taken_bytes;       /* size of it in the heap, 0 inside a block */
+	struct cuda_handle *handle; /* RANGE_MAPPED */
 	struct CUmemPoolHandle_st *pool; /* RANGE_POOL */
 	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */

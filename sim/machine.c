@@ -45,6 +45,11 @@ struct machine_self *machine_self(void)
 	return &wiped.self;
 }
 
+_Atomic unsigned *machine_uses(void)
+{
+	return &wiped.self.uses;
+}
+
 static void complain(const char *what, int err)
 {
 	fprintf(stderr, "ration-sim: %s: %s: %s\n", known.path, what, strerror(-err));

@@ -38,7 +38,7 @@ struct machine_device {
 
 struct machine_process {
 	uint32_t pid;          /* in the reader's pid namespace; 0 where it cannot be known */
-	uint64_t used_bytes;   /* device memory this process holds */
+	uint64_t used_bytes;   /* device memory this process holds, without managed memory */
 	uint32_t sm_util_pct;  /* share of the last second in which its kernels ran, 0..100 */
 	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
 	bool has_context;      /* it has made a CUDA context: NVML lists only those */
@@ -69,6 +69,10 @@ int machine_take(int i, uint64_t bytes);
 /* Gives `bytes` of this process's memory on device i back. */
 void machine_give(int i, uint64_t bytes);
 
+/* The same for managed memory, which the device lacks but no process's figure shows. */
+int machine_take_managed(int i, uint64_t bytes);
+void machine_give_managed(int i, uint64_t bytes);
+
 /* Bytes in use on device i by all living processes. */
 uint64_t machine_used(int i);
 
@@ -78,6 +82,9 @@ void machine_set_context(int i, bool has_context);
 /* The living processes that hold memory or a context on device i: writes at most `max`, returns
  * how many there are. */
 int machine_processes(int i, struct machine_process *out, int max);
+
+/* A counter for the library that this is part of; a fork child finds 0. After machine_open(). */
+_Atomic unsigned *machine_uses(void);
 
 /* Device i's engine is one: whoever executes holds it for one slice (2 ms) at a time while others
  * wait, as a GPU does between processes. begin blocks until it is this process's turn (other

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-static int take(int i, uint64_t bytes)
+static int take(int i, uint64_t bytes, uint64_t managed_bytes)
 {
 	struct machine_self *self = machine_self();
 	struct machine_state *state = &self->file->state[i];
@@ -17,6 +17,8 @@ static int take(int i, uint64_t bytes)
 	if (used_bytes <= size_bytes && bytes <= size_bytes - used_bytes) {
 		/* The share first: a total that lacks it is repaired from the shares. */
 		atomic_fetch_add_explicit(&share->used_bytes, bytes, memory_order_relaxed);
+		atomic_fetch_add_explicit(&share->managed_bytes, managed_bytes,
+					  memory_order_relaxed);
 		atomic_store_explicit(&state->used_bytes, used_bytes + bytes, memory_order_release);
 		err = 0;
 	}
@@ -24,20 +26,30 @@ static int take(int i, uint64_t bytes)
 	return err;
 }
 
-int machine_take(int i, uint64_t bytes)
+static int take_or_reap(int i, uint64_t bytes, uint64_t managed_bytes)
 {
 	int err;
 
 	if (i < 0 || i >= machine_count())
 		return -ENODEV;
-	err = take(i, bytes);
+	err = take(i, bytes, managed_bytes);
 	if (err != -ENOMEM)
 		return err;
 	machine_process_reap();
-	return take(i, bytes);
+	return take(i, bytes, managed_bytes);
 }
 
-void machine_give(int i, uint64_t bytes)
+int machine_take(int i, uint64_t bytes)
+{
+	return take_or_reap(i, bytes, 0);
+}
+
+int machine_take_managed(int i, uint64_t bytes)
+{
+	return take_or_reap(i, bytes, bytes);
+}
+
+static void give(int i, uint64_t bytes, uint64_t managed_bytes)
 {
 	struct machine_self *self = machine_self();
 	struct machine_state *state;
@@ -52,9 +64,20 @@ void machine_give(int i, uint64_t bytes)
 	held_bytes = atomic_load_explicit(&share->used_bytes, memory_order_relaxed);
 	if (bytes > held_bytes)
 		bytes = held_bytes;
+	atomic_fetch_sub_explicit(&share->managed_bytes, managed_bytes, memory_order_relaxed);
 	atomic_store_explicit(&share->used_bytes, held_bytes - bytes, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&state->used_bytes, bytes, memory_order_release);
 	machine_unlock(i);
+}
+
+void machine_give(int i, uint64_t bytes)
+{
+	give(i, bytes, 0);
+}
+
+void machine_give_managed(int i, uint64_t bytes)
+{
+	give(i, bytes, bytes);
 }
 
 uint64_t machine_used(int i)

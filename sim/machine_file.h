@@ -23,7 +23,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 1,
+	MACHINE_LAYOUT = 2,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
 };
@@ -54,8 +54,9 @@ struct machine_state {
 
 /* One process's part of one device. Written under the device's lock. */
 struct machine_share {
-	_Atomic uint64_t used_bytes;
-	_Atomic uint64_t ticket; /* its place in the line for a turn, 0 = not in it */
+	_Atomic uint64_t used_bytes;    /* all of it */
+	_Atomic uint64_t managed_bytes; /* of it */
+	_Atomic uint64_t ticket;        /* its place in the line for a turn, 0 = not in it */
 };
 
 /* A process's place. Written by the holder of its byte, except `share`. */
@@ -93,6 +94,7 @@ struct machine_self {
 	_Atomic(struct machine_file *) file; /* NULL = not open; written under `setup` */
 	int slot;
 	uint64_t pid_namespace;
+	_Atomic unsigned uses;
 	pthread_mutex_t lock[MACHINE_DEVICES];  /* taken before the device's lock in the file */
 	uint32_t executing[MACHINE_DEVICES];    /* threads inside a turn; device's lock */
 	_Atomic uint32_t ring[MACHINE_DEVICES]; /* own ring + 1; MACHINE_RINGS + 1 = none left */

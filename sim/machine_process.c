@@ -34,6 +34,7 @@ static void clear_share(int slot, int i)
 
 	machine_lock(i, slot);
 	bytes = atomic_exchange_explicit(&share->used_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&share->managed_bytes, 0, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&file->state[i].used_bytes, bytes, memory_order_release);
 	machine_turn_forget(i, slot);
 	machine_unlock(i);
@@ -144,8 +145,12 @@ static bool read_process(int slot, int i, struct machine_process *out)
 	uint32_t pid = atomic_load_explicit(&from->pid, memory_order_acquire);
 	uint64_t namespace = atomic_load_explicit(&from->pid_namespace, memory_order_relaxed);
 	struct machine_ring *ring;
+	uint64_t managed_bytes;
 
+	/* without the lock a share may change in between: a figure never goes below nothing */
+	managed_bytes = atomic_load_explicit(&from->share[i].managed_bytes, memory_order_relaxed);
 	out->used_bytes = atomic_load_explicit(&from->share[i].used_bytes, memory_order_relaxed);
+	out->used_bytes -= managed_bytes < out->used_bytes ? managed_bytes : out->used_bytes;
 	out->has_context = atomic_load(&from->contexts) >> i & 1;
 	if (!pid || (!out->used_bytes && !out->has_context))
 		return false;

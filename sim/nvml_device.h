@@ -14,8 +14,8 @@
 
 #include <stdbool.h>
 
-/* NVML_SUCCESS after nvmlInit, also in a fork child of the initialised process; else
- * UNINITIALIZED, or UNKNOWN when the machine cannot be had. */
+/* NVML_SUCCESS after nvmlInit; else UNINITIALIZED, also in a fork child of a process that has
+ * called it. */
 nvmlReturn_t nvml_ready(void);
 
 /* nvml_ready(), and the device behind a handle. INVALID_ARGUMENT where there is none. */

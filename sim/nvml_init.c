@@ -7,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often nvmlInit was called without a shutdown. Kept over fork, as the driver's is. */
-static _Atomic unsigned init_count;
-
+/* How often nvmlInit was called without a shutdown: machine_uses(). A fork child begins anew. */
 nvmlReturn_t nvml_ready(void)
 {
-	if (!atomic_load_explicit(&init_count, memory_order_acquire))
-		return NVML_ERROR_UNINITIALIZED;
-	if (!machine_count() && machine_open())
-		return NVML_ERROR_UNKNOWN;
-	return NVML_SUCCESS;
+	return atomic_load_explicit(machine_uses(), memory_order_acquire) ?
+		       NVML_SUCCESS :
+		       NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
@@ -28,7 +24,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (machine_open())
 		return NVML_ERROR_DRIVER_NOT_LOADED;
-	atomic_fetch_add_explicit(&init_count, 1, memory_order_release);
+	atomic_fetch_add_explicit(machine_uses(), 1, memory_order_release);
 	return NVML_SUCCESS;
 }
 
@@ -46,12 +42,12 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlShutdown(void)
 {
-	unsigned count = atomic_load_explicit(&init_count, memory_order_relaxed);
+	unsigned count = atomic_load_explicit(machine_uses(), memory_order_relaxed);
 
 	do {
 		if (!count)
 			return NVML_ERROR_UNINITIALIZED;
-	} while (!atomic_compare_exchange_weak(&init_count, &count, count - 1));
+	} while (!atomic_compare_exchange_weak(machine_uses(), &count, count - 1));
 	return NVML_SUCCESS;
 }
 

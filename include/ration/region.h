@@ -19,7 +19,7 @@
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and a
  *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) Who holds the byte may change the slot, nobody else.
- *   Creation, attaching and changes of the device table happen under the byte range
+ *   Creation, attaching and changes of the device table and of mem_spec happen under the byte range
  *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
  *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
  *   numbers are written last. Nothing read from the file is used as an index or a length unchecked.
@@ -180,7 +180,7 @@ struct ration_region {
 	char mem_spec[RATION_SPEC_BYTES]; /* the memory limits as configured: see base/limits.h */
 	char mem_source[RATION_SOURCE_BYTES]; /* where mem_spec came from */
 	uint32_t flags; /* RATION_FLAG_* */
-	uint32_t reserved1;
+	uint32_t spec_change; /* odd while mem_spec and the limits are changed; else raised by 2 */
 	uint64_t reserved[33];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
@@ -229,6 +229,7 @@ RATION_AT(ration_region, name, 48);
 RATION_AT(ration_region, mem_spec, 112);
 RATION_AT(ration_region, mem_source, 2160);
 RATION_AT(ration_region, flags, 2288);
+RATION_AT(ration_region, spec_change, 2292);
 RATION_AT(ration_region, hint, 2560);
 RATION_AT(ration_region, devices, 3584);
 RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);

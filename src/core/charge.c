@@ -66,6 +66,26 @@ void charge_over(void)
 	}
 }
 
+static void put_off(struct dev dev, enum quota_kind kind)
+{
+	atomic_store(&state.s.put_off[dev.v], (int)kind + 1);
+	atomic_store(&state.s.has_put_off, true);
+}
+
+void charge_look_later(struct dev dev)
+{
+	put_off(dev, QUOTA_MODULE);
+}
+
+void charge_freed_unknown(void)
+{
+	charge_begin();
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (quota_held((struct dev){ d }, QUOTA_CONTEXT))
+			charge_look_later((struct dev){ d });
+	charge_over();
+}
+
 /* Managed memory is counted in pages of the host's largest usual size. */
 #define MANAGED_PAGE_BYTES UINT64_C(65536)
 
@@ -198,7 +218,10 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 		c->bytes += more_bytes;
 	}
 	quota_release(c->dev, QUOTA_DATA, c->bytes - entered.new_bytes);
-	quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
+	if (entered.stale_bytes) {
+		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
+		charge_look_later(c->dev);
+	}
 	charge_over();
 	return 0;
 }
@@ -260,7 +283,12 @@ void charge_end(struct track_node *node, struct dev dev)
 
 void charge_put_back(struct track_node *node, struct dev dev)
 {
-	quota_release(dev, QUOTA_DATA, track_put_back(node));
+	uint64_t stale_bytes = track_put_back(node);
+
+	if (stale_bytes) {
+		quota_release(dev, QUOTA_DATA, stale_bytes);
+		charge_look_later(dev);
+	}
 	charge_over();
 }
 
@@ -288,6 +316,8 @@ void charge_commit_handle(struct charge *c, uint64_t handle)
 	handle_enter(c->handle, handle, c->dev, c->bytes, &stale);
 	track_physical_add(c->dev, (int64_t)c->bytes);
 	charge_freed_handle(stale);
+	if (stale.bytes)
+		charge_look_later(stale.dev);
 	charge_over();
 }
 
@@ -303,6 +333,14 @@ void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES])
 {
 	for (int d = 0; d < RATION_DEVICES; d++)
 		charge_freed_handle((struct handle_freed){ { d }, freed_bytes[d] });
+}
+
+void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES])
+{
+	charge_freed_handles(freed_bytes);
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (freed_bytes[d])
+			charge_look_later((struct dev){ d });
 }
 
 void charge_drop_context(const void *ctx, uint64_t mark)
@@ -344,8 +382,7 @@ int charge_reconcile(struct dev dev, enum quota_kind kind)
 	rc = reconcile(dev, kind);
 	if (rc != -EAGAIN)
 		return rc;
-	atomic_store(&state.s.put_off[dev.v], (int)kind + 1);
-	atomic_store(&state.s.has_put_off, true);
+	put_off(dev, kind);
 	/* What was under way may have ended before it could see that. */
 	return is_under_way() ? -EAGAIN : reconcile(dev, kind);
 }

@@ -84,6 +84,9 @@ void charge_over(void);
 void charge_freed_handle(struct handle_freed freed);
 void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
+/* As those, of memory that had ended unseen before. */
+void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES]);
+
 /* Ends all allocations of `ctx` that were entered before `mark`; see track_mark(). */
 void charge_drop_context(const void *ctx, uint64_t mark);
 
@@ -94,3 +97,12 @@ void charge_drop_context(const void *ctx, uint64_t mark);
  * off until they are over: -EAGAIN. 0 when it was done, -ENOTSUP when the driver cannot say.
  */
 int charge_reconcile(struct dev dev, enum quota_kind kind);
+
+/*
+ * Something ended or began that is not in the books as it was. The sum is made right by the driver's
+ * figure: as soon as nothing is under way, in charge_over() at the latest.
+ */
+void charge_look_later(struct dev dev);
+
+/* The driver freed memory that is not known here: on which device no call tells. */
+void charge_freed_unknown(void);

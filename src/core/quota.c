@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "shm/account.h"
+#include "shm/spec.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,14 +23,18 @@ struct quota_state {
 	struct region *region;
 	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
-	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
+	_Atomic bool is_gone;        /* the region is not ours any more: nothing is given; atomic */
 	_Atomic bool has_complained; /* atomic */
-	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
+	_Atomic int64_t checked_ns;  /* when the region was looked at last, 0 = never; atomic */
 	_Atomic uint64_t limit_bytes[RATION_DEVICES]; /* as read last; atomic */
 	/* Of the devices known when we joined, constant after quota_init(). */
 	char uuid[RATION_DEVICES][RATION_UUID_BYTES];
-	uint64_t spec_bytes[RATION_DEVICES]; /* the limit as configured; 0 = none */
 	bool counts_contexts;
+	/* The limit as configured, 0 = none, and the change of the text it was read from; atomic. */
+	_Atomic uint64_t spec_bytes[RATION_DEVICES];
+	_Atomic uint32_t spec_change;
+	/* Who has it reads the text again; others go on with what was read before. */
+	pthread_mutex_t spec_mutex;
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
@@ -42,19 +47,42 @@ struct quota_state {
 };
 PROCESS_STATE(quota_state, state);
 
+static void configure(int d, uint64_t limit_bytes)
+{
+	atomic_store_explicit(&state.s.spec_bytes[d], limit_bytes, memory_order_relaxed);
+}
+
+/* Reads the text of the limits again. False when it cannot be now: nothing has changed then. */
+static bool read_spec(void)
+{
+	char spec[RATION_SPEC_BYTES];
+	uint32_t change;
+
+	if (spec_read(state.s.region->own, spec, &change) < 0)
+		return false;
+	for (int d = 0; d < RATION_DEVICES && state.s.uuid[d][0]; d++)
+		configure(d, limits_for_device(spec, d, state.s.uuid[d]));
+	atomic_store_explicit(&state.s.spec_change, change, memory_order_relaxed);
+	return true;
+}
+
 void quota_init(struct region *region, struct slot *slot)
 {
+	int n = region_device_count(region->own);
+
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.region = region;
 	state.s.place = slot;
 	state.s.slot = slot->index;
 	state.s.counts_contexts = !(region->own->flags & RATION_FLAG_CONTEXT_FREE);
-	for (int d = 0; d < region_device_count(region->own); d++) {
-		char *uuid = state.s.uuid[d];
-
-		memcpy(uuid, region->own->devices[d].uuid, RATION_UUID_BYTES - 1);
-		state.s.spec_bytes[d] = limits_for_device(region->own->mem_spec, d, uuid);
-	}
+	for (int d = 0; d < n; d++)
+		memcpy(state.s.uuid[d], region->own->devices[d].uuid, RATION_UUID_BYTES - 1);
+	if (read_spec())
+		return;
+	/* It is being changed: what is in force holds until it can be read. */
+	atomic_store(&state.s.spec_change, UINT32_MAX);
+	for (int d = 0; d < n; d++)
+		configure(d, region_limit(region->hami, region->own, d));
 }
 
 static void lock(void)
@@ -210,9 +238,10 @@ static void reap(void)
 	int rc = is_whole() ? slot_reap(state.s.region, (int)state.s.slot) : 0;
 
 	if (rc < 0 && !atomic_exchange(&state.s.has_complained, true))
-		log_warn("region %s cannot be opened again (%s): what processes that die hold stays "
-			 "counted",
-			 state.s.region->path, strerror(-rc));
+		log_warn(
+			"region %s cannot be opened again (%s): what processes that die hold stays "
+			"counted",
+			state.s.region->path, strerror(-rc));
 	sys_cancel_release(held);
 }
 
@@ -247,8 +276,7 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 	lock();
 	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
-	if (bytes > have && check() == 0 &&
-	    account_add(holder_of(dev.v), bytes - have, 0) == 0) {
+	if (bytes > have && check() == 0 && account_add(holder_of(dev.v), bytes - have, 0) == 0) {
 		held[kind] += bytes - have;
 		mirror(dev.v, true);
 	} else if (bytes < have) {
@@ -285,7 +313,8 @@ void quota_settle(struct dev dev)
 	int64_t now_ns, last_ns;
 
 	/* Alone there is nobody to look for. */
-	if (!is_whole() || quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
+	if (!is_whole() ||
+	    quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
 	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);
@@ -320,6 +349,19 @@ uint64_t quota_used(struct dev dev)
 	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
 }
 
+/* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */
+static uint64_t configured_bytes(struct dev dev)
+{
+	uint32_t change = spec_change(state.s.region->own);
+
+	if (change != atomic_load_explicit(&state.s.spec_change, memory_order_relaxed) &&
+	    pthread_mutex_trylock(&state.s.spec_mutex) == 0) {
+		read_spec();
+		pthread_mutex_unlock(&state.s.spec_mutex);
+	}
+	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
+}
+
 uint64_t quota_limit(struct dev dev)
 {
 	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
@@ -328,7 +370,7 @@ uint64_t quota_limit(struct dev dev)
 		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
 
 		/* A word that was cleared does not lift a limit that was configured. */
-		atomic_store_explicit(last, limit ? limit : state.s.spec_bytes[dev.v],
+		atomic_store_explicit(last, limit ? limit : configured_bytes(dev),
 				      memory_order_relaxed);
 	}
 	return atomic_load_explicit(last, memory_order_relaxed);

@@ -22,6 +22,9 @@ struct track_node {
 	/* The first and the last block; NULL where there is none or it is the first too. Before the
 	 * node is entered: memory for them. */
 	struct block *block[ENDS];
+	/* Taken out: in a list, so that the end of its context reaches it. */
+	struct track_node *next, **link;
+	bool is_dropped; /* its context ended meanwhile */
 };
 
 RB_HEAD(node_tree, track_node);
@@ -32,6 +35,7 @@ struct track_state {
 	pthread_mutex_t mutex;
 	struct node_tree nodes;
 	struct block_tree blocks;
+	struct track_node *taken;
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
 	int64_t physical_bytes[RATION_DEVICES];
@@ -223,10 +227,23 @@ struct track_node *track_take(uint64_t addr, struct track *out)
 	node = RB_FIND(node_tree, &state.s.nodes, &key);
 	if (node) {
 		RB_REMOVE(node_tree, &state.s.nodes, node);
+		node->next = state.s.taken;
+		node->link = &state.s.taken;
+		if (node->next)
+			node->next->link = &node->next;
+		state.s.taken = node;
 		*out = node->t;
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return node;
+}
+
+/* mutex held: a taken node is under way no more. */
+static void leave_taken(struct track_node *node)
+{
+	*node->link = node->next;
+	if (node->next)
+		node->next->link = node->link;
 }
 
 uint64_t track_put_back(struct track_node *node)
@@ -234,7 +251,8 @@ uint64_t track_put_back(struct track_node *node)
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&state.s.mutex);
-	if (RB_INSERT(node_tree, &state.s.nodes, node))
+	leave_taken(node);
+	if (node->is_dropped || RB_INSERT(node_tree, &state.s.nodes, node))
 		bytes = drop(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
@@ -264,6 +282,10 @@ void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RAT
 		RB_REMOVE(node_tree, &state.s.nodes, node);
 		freed_bytes[d] += drop(node);
 	}
+	/* Who took these ends them, whatever the driver says to it. */
+	for (node = state.s.taken; node; node = node->next)
+		if (node->t.ctx == ctx && node->seq <= mark)
+			node->is_dropped = true;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -272,6 +294,7 @@ uint64_t track_end(struct track_node *node)
 	uint64_t bytes;
 
 	pthread_mutex_lock(&state.s.mutex);
+	leave_taken(node);
 	bytes = drop(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;

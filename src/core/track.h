@@ -60,7 +60,7 @@ struct track_node *track_take(uint64_t addr, struct track *out);
 
 /*
  * Puts a node that track_take() gave back in: the driver did not free it. Returns the bytes of it
- * that are no longer held, 0 but where another allocation got its address.
+ * that are no longer held, 0 but where another allocation got its address or its context ended.
  */
 uint64_t track_put_back(struct track_node *node);
 

@@ -148,10 +148,14 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 }
 
 /* What is not ours goes to the driver, and its answer back: never is a free refused here. */
-static CUresult free_by(CUresult res, struct track_node *node, struct dev dev)
+static CUresult free_by(CUresult res, CUdeviceptr addr, struct track_node *node, struct dev dev)
 {
-	if (!node)
+	if (!node) {
+		/* Perhaps it was, in the moment before its allocation was entered. */
+		if (res == CUDA_SUCCESS && addr && init_is_member())
+			charge_freed_unknown();
 		return res;
+	}
 	if (res == CUDA_SUCCESS)
 		charge_end(node, dev);
 	else
@@ -167,7 +171,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 	if (!ENTER_HAS(cuMemFree_v2))
 		return enter_missing();
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return free_by(real.cuMemFree_v2(addr), node, dev);
+	return free_by(real.cuMemFree_v2(addr), addr, node, dev);
 }
 
 CUresult hook_cuMemFree(CUdeviceptr_v1 addr)
@@ -178,5 +182,5 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 addr)
 	if (!ENTER_HAS(cuMemFree))
 		return enter_missing();
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return free_by(real.cuMemFree(addr), node, dev);
+	return free_by(real.cuMemFree(addr), addr, node, dev);
 }

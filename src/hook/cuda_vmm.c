@@ -57,6 +57,8 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 		charge_freed_handle(res == CUDA_SUCCESS ? handle_released(node) :
 							  handle_release_failed(node));
 	charge_over();
+	if (!node && res == CUDA_SUCCESS)
+		charge_freed_unknown();
 	return res;
 }
 
@@ -81,7 +83,7 @@ CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 		handle_map(node, addr, size_bytes, freed_bytes);
 	else
 		charge_freed_handle(handle_unuse(node));
-	charge_freed_handles(freed_bytes);
+	charge_stale_handles(freed_bytes);
 	charge_over();
 	return res;
 }

@@ -75,6 +75,24 @@ static void make_pod_directory(struct conf *conf)
 	conf->region_is_default = true;
 }
 
+/*
+ * The directory of a tenant of `ration run` goes when nobody lives in it. A program that comes later
+ * has the limit all the same.
+ */
+static void make_tenant_directory(char *region_path)
+{
+	static const char suffix[] = ".tenant/";
+	char *end = strrchr(region_path, '/');
+
+	if (!end || end - region_path < (ptrdiff_t)sizeof(suffix) ||
+	    strncmp(end + 2 - sizeof(suffix), suffix, sizeof(suffix) - 1) != 0)
+		return;
+	*end = '\0';
+	if (mkdir(region_path, 0711) == 0)
+		chmod(region_path, 0711);
+	*end = '/';
+}
+
 static int open_region(struct init_process *p, struct region *region, struct region_error *err)
 {
 	struct conf *c = &p->conf;
@@ -88,6 +106,8 @@ static int open_region(struct init_process *p, struct region *region, struct reg
 
 	if (c->region_is_pod)
 		make_pod_directory(c);
+	else
+		make_tenant_directory(c->region_path);
 	return region_open(c->region_path, &setup, region, err);
 }
 

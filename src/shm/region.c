@@ -6,6 +6,7 @@
 #include "shm/lock.h"
 #include "shm/region_file.h"
 #include "shm/slot.h"
+#include "shm/spec.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,19 +50,11 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 	region_copy_text(to, to_bytes, from, to_bytes);
 }
 
-/* No limit begins so: what a process left that was killed while it stored one. */
-#define SPEC_TORN '\1'
-
 static void store_spec(struct ration_region *o, const struct region_setup *setup)
 {
-	const char *spec = setup->mem_spec ? setup->mem_spec : "";
-
-	__atomic_store_n(&o->mem_spec[0], SPEC_TORN, __ATOMIC_RELAXED);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	spec_begin(o);
 	o->flags = setup->flags;
-	copy_text(o->mem_source, sizeof(o->mem_source), setup->mem_source);
-	copy_text(o->mem_spec + 1, sizeof(o->mem_spec) - 1, *spec ? spec + 1 : "");
-	__atomic_store_n(&o->mem_spec[0], *spec, __ATOMIC_RELEASE);
+	spec_end(o, setup->mem_spec ? setup->mem_spec : "", setup->mem_source);
 }
 
 /* The limits that the file holds: 0, or -EBADMSG where nobody can say what they are. */

@@ -1,6 +1,7 @@
 /* The `ration` command: finds the subcommand. */
 #include "tools/doctor.h"
 #include "tools/doctor_probe.h"
+#include "tools/limit.h"
 #include "tools/ps.h"
 #include "tools/run.h"
 #include "tools/tools_common.h"
@@ -18,6 +19,7 @@ static const struct command {
 } commands[] = {
 	{ "run", run_main, "start a program as a tenant, under a memory limit" },
 	{ "ps", ps_main, "show the tenants, their processes and the memory they hold" },
+	{ "limit", limit_main, "show or change the limits of a running tenant" },
 	{ "doctor", doctor_main, "check whether Ration works here, and which limits are in force" },
 	{ DOCTOR_PROBE_COMMAND, doctor_probe_main, NULL },
 };
@@ -49,7 +51,7 @@ static int unknown(const char *name)
 	char text[64];
 
 	tools_printable(name, text, sizeof(text));
-	tools_complain("", "'%s' is no %s; there are run, ps and doctor (see `ration --help`)",
+	tools_complain("", "'%s' is no %s; there are run, ps, limit and doctor (see `ration --help`)",
 		       text, *name == '-' ? "option of ration" : "command");
 	return TOOLS_USAGE;
 }

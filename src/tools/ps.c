@@ -5,6 +5,7 @@
 #include "tools/table.h"
 #include "tools/tenant_dir.h"
 #include "tools/tenant_list.h"
+#include "tools/tenant_place.h"
 #include "tools/tools_common.h"
 
 #include <argp.h>
@@ -205,7 +206,7 @@ int ps_main(int argc, char **argv)
 	tools_begin(COMMAND, argv);
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	if (!opt.has_dead && tenant_dir_open(TENANT_DIR_FIND, dir, ignored, sizeof(ignored)) == 0)
-		tenant_dir_clean(dir);
+		tenant_place_clean(dir);
 	rc = tenant_list_read(opt.has_dead, complain, &list);
 	if (rc == 0) {
 		rc = opt.is_json ? ps_json_print(&list, stdout) : print_table(&list);

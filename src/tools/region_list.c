@@ -2,6 +2,7 @@
 
 #include "base/conf.h"
 #include "base/sys.h"
+#include "tools/tenant_place.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -11,11 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Directories of `ration run`, of all users. */
+/* In a directory of `ration run`. */
+#define BELOW "/*" TENANT_PLACE_SUFFIX "/*.region"
+
+/* Those directories, of all users. */
 static const char *const tenant_patterns[] = {
-	"/run/ration/*.region",
-	"/run/user/*/ration/*.region",
-	"/tmp/ration-*/*.region",
+	"/run/ration" BELOW,
+	"/run/user/*/ration" BELOW,
+	"/tmp/ration-*" BELOW,
 };
 
 /* Where the schedulers' device plugins place a container's region: inside it, and on the node. */
@@ -103,17 +107,6 @@ static int add_named(struct region_list *list, const char *variable, const char 
 	return path && *path ? add_directory(list, path, below) : 0;
 }
 
-int region_list_directory(const char *dir, struct region_list *out_list)
-{
-	int rc;
-
-	memset(out_list, 0, sizeof(*out_list));
-	rc = add_directory(out_list, dir, "/*.region");
-	if (rc < 0)
-		region_list_free(out_list);
-	return rc;
-}
-
 int region_list_all(struct region_list *out_list)
 {
 	int rc;
@@ -121,9 +114,9 @@ int region_list_all(struct region_list *out_list)
 	memset(out_list, 0, sizeof(*out_list));
 	rc = add_named(out_list, "RATION_REGION", "");
 	if (rc == 0)
-		rc = add_named(out_list, "RATION_DIR", "/*.region");
+		rc = add_named(out_list, "RATION_DIR", BELOW);
 	if (rc == 0)
-		rc = add_named(out_list, "XDG_RUNTIME_DIR", "/ration/*.region");
+		rc = add_named(out_list, "XDG_RUNTIME_DIR", "/ration" BELOW);
 	for (int i = 0; rc == 0 && i < TENANT_PATTERNS; i++)
 		rc = add_pattern(out_list, tenant_patterns[i]);
 	if (rc == 0)

@@ -1,4 +1,4 @@
-/* Where region files are found on this machine: those of `ration run`, and those of the schedulers. */
+/* Where region files are found here: those of `ration run`, and those of the schedulers. */
 #pragma once
 
 #include <stddef.h>
@@ -14,13 +14,10 @@ struct region_list {
 	struct region_list_entry *entries; /* each file once, whatever names lead to it */
 };
 
-/* The region files of one directory of `ration run`. 0 or -errno; region_list_free() it. */
-int region_list_directory(const char *dir, struct region_list *out_list);
-
 /*
  * Every region file of every tenant that can be seen from here. 0 or -errno; region_list_free() it.
  */
 int region_list_all(struct region_list *out_list);
 
-/* Frees what the others allocated. */
+/* Frees what region_list_all() allocated. */
 void region_list_free(struct region_list *list);

@@ -1,13 +1,8 @@
 #include "tools/tenant_dir.h"
 
-#include "base/clock.h"
-#include "base/sys.h"
-#include "shm/lock.h"
-#include "shm/region.h"
-#include "tools/region_list.h"
+#include <ration/region.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define REGION_SUFFIX ".region"
+/* Root's programs may give up root, and must get to their file all the same. */
+enum { MODE_OF_ROOT = 0711, MODE_OF_USERS = 0700 };
+
+static mode_t own_mode(void)
+{
+	return geteuid() == 0 ? MODE_OF_ROOT : MODE_OF_USERS;
+}
 
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyz"
 				   "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -31,9 +32,10 @@ static int make(enum tenant_dir_mode how, const char *path, mode_t mode)
 	return errno == EEXIST ? 0 : -errno;
 }
 
-/* Refuses a directory in which somebody else could exchange our files. */
-static int check_ours(const char *path, mode_t forbidden, const char **out_what)
+/* Refuses a directory in which somebody else could exchange our files, or a user's find them. */
+static int check_ours(const char *path, const char **out_what)
 {
+	const mode_t forbidden = own_mode() == MODE_OF_ROOT ? 0022 : 0077;
 	struct stat st;
 
 	*out_what = "cannot be looked at";
@@ -48,26 +50,28 @@ static int check_ours(const char *path, mode_t forbidden, const char **out_what)
 	*out_what = "is open to others";
 	if (st.st_mode & forbidden)
 		return -EPERM;
-	if (access(path, W_OK | X_OK) < 0) {
-		*out_what = "cannot be written";
+	*out_what = "cannot be written";
+	if (access(path, W_OK | X_OK) < 0)
 		return -errno;
-	}
+	*out_what = "cannot be opened to those who pass through";
+	if (own_mode() == MODE_OF_ROOT && (st.st_mode & 0111) != 0111 &&
+	    chmod(path, st.st_mode | 0111) < 0)
+		return -errno;
 	return 0;
 }
 
-static int use(enum tenant_dir_mode how, const char *path, mode_t mode, char *out_error,
-	       size_t error_bytes)
+static int use(enum tenant_dir_mode how, const char *path, char *out_error, size_t error_bytes)
 {
 	const char *what = "cannot be made";
-	int rc = make(how, path, mode);
+	int rc = make(how, path, own_mode());
 
 	if (rc == 0)
-		rc = check_ours(path, mode == 0700 ? 0077 : 0022, &what);
+		rc = check_ours(path, &what);
 	if (rc < 0)
-		snprintf(
-			out_error, error_bytes,
-			"the directory %s for the tenants' files %s (%s); name another one in RATION_DIR",
-			path, what, strerror(-rc));
+		snprintf(out_error, error_bytes,
+			 "the directory %s for the tenants' files %s (%s); name another one in "
+			 "RATION_DIR",
+			 path, what, strerror(-rc));
 	return rc;
 }
 
@@ -77,7 +81,7 @@ static int use_named(enum tenant_dir_mode how, const char *path, char out_path[T
 {
 	char full[PATH_MAX];
 	struct stat st;
-	int rc = make(how, path, 0700);
+	int rc = make(how, path, own_mode());
 
 	if (rc == 0 && (!realpath(path, full) || stat(full, &st) < 0))
 		rc = -errno;
@@ -106,24 +110,18 @@ int tenant_dir_open(enum tenant_dir_mode how, char out_path[TENANT_DIR_BYTES], c
 
 	if (named && *named)
 		return use_named(how, named, out_path, out_error, error_bytes);
+	/* Not root's runtime directory: nobody else gets through it. */
 	if (geteuid() == 0) {
 		snprintf(out_path, TENANT_DIR_BYTES, "/run/ration");
-		if (use(how, out_path, 0755, out_error, error_bytes) == 0)
+		if (use(how, out_path, out_error, error_bytes) == 0)
 			return 0;
-	}
-	if (runtime && *runtime == '/' &&
-	    snprintf(out_path, TENANT_DIR_BYTES, "%s/ration", runtime) < TENANT_DIR_BYTES &&
-	    use(how, out_path, 0700, out_error, error_bytes) == 0)
+	} else if (runtime && *runtime == '/' &&
+		   snprintf(out_path, TENANT_DIR_BYTES, "%s/ration", runtime) < TENANT_DIR_BYTES &&
+		   use(how, out_path, out_error, error_bytes) == 0) {
 		return 0;
+	}
 	snprintf(out_path, TENANT_DIR_BYTES, "/tmp/ration-%u", (unsigned)geteuid());
-	return use(how, out_path, 0700, out_error, error_bytes);
-}
-
-bool tenant_dir_region(const char *dir, const char *name, char *out_path, size_t path_bytes)
-{
-	int n = snprintf(out_path, path_bytes, "%s/%s" REGION_SUFFIX, dir, name);
-
-	return n > 0 && (size_t)n < path_bytes;
+	return use(how, out_path, out_error, error_bytes);
 }
 
 const char *tenant_dir_check_name(const char *name)
@@ -150,78 +148,4 @@ void tenant_dir_make_name(const char *command, unsigned number, char *out_name, 
 			word[n++] = *c;
 	word[n] = '\0';
 	snprintf(out_name, name_bytes, "%s-%u", n > 0 ? word : "tenant", number);
-}
-
-/*
- * Opens a region file for removal: no link, no fifo, nothing that is not a region. One whose magic
- * is not written yet is a region too: its maker died, or is about to lock it.
- */
-static int open_region(const char *path, struct stat *out_stat)
-{
-	int fd = region_fd_up(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-	int32_t magic = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (sys_fstat(fd, out_stat) < 0 || !S_ISREG(out_stat->st_mode) ||
-	    out_stat->st_size > (off_t)RATION_FILE_BYTES ||
-	    pread(fd, &magic, sizeof(magic), 0) < 0 || (magic != HAMI_MAGIC && magic != 0)) {
-		close(fd);
-		return -ENOTUNIQ;
-	}
-	return fd;
-}
-
-int tenant_dir_remove(const char *path, bool keeper)
-{
-	int64_t bytes = keeper ? RATION_LOCK_KEEPER + 1 - RATION_LOCK_SLOT : HAMI_SLOTS;
-	struct stat opened, named;
-	int fd = open_region(path, &opened), rc;
-
-	if (fd < 0)
-		return fd;
-	/* Who attaches holds this lock, and looks after taking it whether the file still has a name. */
-	rc = lock_wait(fd, 0, HAMI_REGION_BYTES, NSEC_PER_SEC);
-	if (rc < 0)
-		goto out_close;
-	rc = lock_held(fd, RATION_LOCK_SLOT, bytes, NULL);
-	if (rc > 0)
-		rc = -EBUSY;
-	if (rc < 0)
-		goto out_close;
-	if (lstat(path, &named) < 0)
-		rc = -errno;
-	else if (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino)
-		rc = -ESTALE;
-	else if (unlink(path) < 0)
-		rc = -errno;
-out_close:
-	close(fd);
-	return rc;
-}
-
-/* Asks without a lock first: a file in use costs no wait. */
-static bool looks_dead(const char *path)
-{
-	struct stat st;
-	int fd = open_region(path, &st);
-	bool dead;
-
-	if (fd < 0)
-		return false;
-	dead = lock_held(fd, 0, RATION_LOCK_KEEPER + 1, NULL) == 0;
-	close(fd);
-	return dead;
-}
-
-void tenant_dir_clean(const char *dir)
-{
-	struct region_list list;
-
-	if (region_list_directory(dir, &list) < 0)
-		return;
-	for (size_t i = 0; i < list.count; i++)
-		if (looks_dead(list.entries[i].path))
-			tenant_dir_remove(list.entries[i].path, true);
-	region_list_free(&list);
 }

@@ -6,6 +6,7 @@ import select
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -202,6 +203,16 @@ def make_place(tmp_path):
     place = Place(tmp_path)
     yield place
     place.close()
+
+
+@pytest.fixture(name="open_place")
+def make_open_place():
+    """A place that other users can enter: pytest closes its own folders to them."""
+    with tempfile.TemporaryDirectory(prefix="ration-preload-") as folder:
+        os.chmod(folder, 0o1777)
+        place = Place(Path(folder))
+        yield place
+        place.close()
 
 
 def hook_rows():

@@ -21,9 +21,9 @@ static void ends(int argc, char **argv)
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 	for (int i = 0; i < 4; i++)
 		OK(cuMemAlloc_v2(&p[i], i % 2 ? 1000 : 5 * MIB));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 2 * 6 * MIB + BLOCK_BYTES);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
 	OK(cuDevicePrimaryCtxRetain(&other, 0));
-	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + 2 * 6 * MIB + BLOCK_BYTES);
+	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
 	OK(cuCtxDestroy_v2(ctx));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 	OK(cuCtxSetCurrent(other));
@@ -34,7 +34,7 @@ static void ends(int argc, char **argv)
 	OK(cuCtxSetCurrent(other));
 	OK(cuMemAlloc_v2(&p[0], 5 * MIB));
 	OK(cuMemAlloc_v2(&p[1], 1));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB + BLOCK_BYTES);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB);
 	OK(cuDevicePrimaryCtxReset_v2(0));
 	SAME(client_charged(0), 0);
 	client_pause("end");

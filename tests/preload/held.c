@@ -30,10 +30,11 @@ static void *held_thread(void *arg)
 		OK(cuModuleLoadData(&module, CLIENT_MODULE));
 		OK(cuModuleUnload(module));
 	} else {
-		OK(take(&piece, strstr(call, "Managed") ? "managed" :
-				strstr(call, "Pitch")   ? "pitch" :
-				strstr(call, "MemAlloc") || strstr(call, "Free") ? "alloc" :
-										   "mapped",
+		OK(take(&piece,
+			strstr(call, "Managed")                          ? "managed" :
+			strstr(call, "Pitch")                            ? "pitch" :
+			strstr(call, "MemAlloc") || strstr(call, "Free") ? "alloc" :
+									   "mapped",
 			3 * MIB));
 		OK(give(&piece));
 	}
@@ -60,7 +61,8 @@ static void go_on(void)
 	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
 	OK(cuCtxDestroy_v2(ctx));
-	CHECK(nvmlInit_v2() == NVML_SUCCESS && nvmlDeviceGetHandleByIndex_v2(0, &dev) == NVML_SUCCESS);
+	CHECK(nvmlInit_v2() == NVML_SUCCESS &&
+	      nvmlDeviceGetHandleByIndex_v2(0, &dev) == NVML_SUCCESS);
 	CHECK(nvmlDeviceGetMemoryInfo(dev, &memory) == NVML_SUCCESS);
 }
 

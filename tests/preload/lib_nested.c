@@ -1,6 +1,6 @@
 /*
- * An NVML whose BAR1 call asks for the memory by its own exported name, as NVML asks itself for many
- * things: the answer it gets is seen from outside. Everything else is the software GPU's.
+ * An NVML that asks itself by its own exported names, as NVML does for many things, in calls that
+ * nobody replaces: the answers it gets are seen from outside.
  */
 #include "abi/nvml.h"
 
@@ -68,8 +68,41 @@ static nvmlReturn_t own_memory_info_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_me
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
 	__attribute__((alias("own_memory_info_v2")));
 
-/* The nested call, through the PLT; both forms must say the same. */
+/* Two processes of others. */
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev,
+							    unsigned int *inout_count,
+							    nvmlProcessInfo_t *out_infos)
+{
+	unsigned int room = *inout_count;
+
+	(void)dev;
+	*inout_count = 2;
+	if (room < 2)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	out_infos[0] = (nvmlProcessInfo_t){ .pid = 1, .usedGpuMemory = 400 };
+	out_infos[1] = (nvmlProcessInfo_t){ .pid = 2, .usedGpuMemory = 600 };
+	return NVML_SUCCESS;
+}
+
+/* Gets to _v3 by a jump: the return address there is that of whoever called this one. */
+EXPORT __attribute__((optimize("O2"))) nvmlReturn_t
+nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned int *inout_count,
+					nvmlProcessInfo_v2_t *out_infos)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(dev, inout_count,
+						       (nvmlProcessInfo_t *)out_infos);
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
+{
+	(void)dev;
+	*out_bar1 = (nvmlBAR1Memory_t){ .bar1Total = 8000, .bar1Free = 8000 };
+	return NVML_SUCCESS;
+}
+
+/* The nested call, through the PLT; both forms must say the same. */
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t dev,
+							unsigned long long *out_energy)
 {
 	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
 	nvmlMemory_t v1 = { .total = 0 };
@@ -77,7 +110,30 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory
 
 	if (res == NVML_SUCCESS)
 		res = nvmlDeviceGetMemoryInfo_v2(dev, &v2);
-	out_bar1->bar1Total = v1.total == v2.total ? v1.total : 0;
+	*out_energy = v1.total == v2.total ? v1.total : 0;
+	return res;
+}
+
+/* How many processes it finds itself, by every way. */
+EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t dev, unsigned int *out_count)
+{
+	nvmlProcessInfo_v2_t rows[8];
+	unsigned int count = 8;
+
+	*out_count = 8;
+	if (nvmlDeviceGetComputeRunningProcesses_v3(dev, out_count, (nvmlProcessInfo_t *)rows) ||
+	    nvmlDeviceGetComputeRunningProcesses_v2(dev, &count, rows))
+		return NVML_ERROR_UNKNOWN;
+	return count == *out_count ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
+}
+
+/* The bytes that it finds in the window. */
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t dev, unsigned int *out_limit)
+{
+	nvmlBAR1Memory_t bar1 = { .bar1Total = 0 };
+	nvmlReturn_t res = nvmlDeviceGetBAR1MemoryInfo(dev, &bar1);
+
+	*out_limit = (unsigned int)bar1.bar1Total;
 	return res;
 }
 

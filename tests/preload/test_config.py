@@ -191,12 +191,11 @@ def test_a_living_tenant_keeps_its_limits(place):
     assert values["info.total"] == 256 * MIB
 
 
-def test_a_read_only_folder(place):
+def test_a_read_only_folder(open_place):
     needs(is_root(), "only root can start programs as others")
+    place = open_place
     folder = place.folder / "closed"
     folder.mkdir(mode=0o755)
-    for item in [place.folder, place.folder.parent, place.folder.parent.parent]:
-        item.chmod(0o755)
     place.settings.update(RATION_REGION=folder / "region", RATION_MEM="512m")
     done = place.run("setpriv", "--reuid=1234", "--clear-groups", PROGRAMS / "context", "untouched",
                      status=1, err=None)

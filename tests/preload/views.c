@@ -1,4 +1,6 @@
 /* What a program is told of the device's memory: by the driver and by NVML, one story. */
+#include <sys/wait.h>
+
 #include "abi/nvml.h"
 #include "client.h"
 #include "client_take.h"
@@ -36,9 +38,7 @@ static void say_all(nvmlDevice_t dev)
 	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
 	client_say("info.free", free_bytes);
 	client_say("info.total", total_bytes);
-	OK(cuMemGetInfo(&free32, &total32));
-	client_say("info1.free", free32);
-	client_say("info1.total", total32);
+	IS(cuMemGetInfo(&free32, &total32), CUDA_ERROR_INVALID_CONTEXT);
 	OK(cuDeviceTotalMem_v2(&total_bytes, 0));
 	client_say("total", total_bytes);
 	OK(cuDeviceTotalMem(&total32, 0));
@@ -141,19 +141,56 @@ static void nvml(int argc, char **argv)
 /* nested: what NVML asks of itself by an exported name is answered by NVML alone. */
 static void nested(int argc, char **argv)
 {
-	nvmlBAR1Memory_t inner;
-	unsigned found;
+	unsigned long long inner;
+	nvmlProcessInfo_v2_t rows[8];
+	unsigned found, count = 8;
 
 	(void)argc;
 	(void)argv;
 	/* The library in front of us answers with what its own call got: see lib_nested.c. */
-	CHECK(nvmlDeviceGetBAR1MemoryInfo(device(0), &inner) == NVML_SUCCESS);
-	client_say("inner.total", inner.bar1Total);
+	CHECK(nvmlDeviceGetTotalEnergyConsumption(device(0), &inner) == NVML_SUCCESS);
+	client_say("inner.total", inner);
+	CHECK(nvmlDeviceGetNumFans(device(0), &found) == NVML_SUCCESS);
+	client_say("inner.processes", found);
+	CHECK(nvmlDeviceGetPowerManagementLimit(device(0), &found) == NVML_SUCCESS);
+	client_say("inner.window", found);
+	CHECK(nvmlDeviceGetComputeRunningProcesses_v2(device(0), &count, rows) == NVML_SUCCESS);
+	client_say("processes", count);
 	CHECK(nvmlDeviceGetPowerUsage(device(0), &found) == NVML_SUCCESS);
 	client_say("found.total", found);
 	CHECK(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &found) == NVML_SUCCESS);
 	client_say("found.own", found);
 	say_nvml(device(0));
+}
+
+/*
+ * view-fork: a process that has only looked, by NVML, makes a child that sees another device as its
+ * first. Field fault 115.
+ */
+static void view_fork(int argc, char **argv)
+{
+	CUdeviceptr p;
+	pid_t child;
+	int status;
+
+	(void)argc;
+	(void)argv;
+	say_nvml(device(0));
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+		client_start();
+		OK(cuMemAlloc_v2(&p, 10 * MIB));
+		SAME(client_charged(0), 0);
+		SAME(client_charged(1), CLIENT_CONTEXT_BYTES + 10 * MIB);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	client_start();
+	OK(cuMemAlloc_v2(&p, 20 * MIB));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 20 * MIB);
+	client_pause("held");
 }
 
 /* devices: each ordinal's UUID, total and how many pieces of 64 MiB it gives. */
@@ -187,8 +224,9 @@ static void devices(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "all", all },   { "free", free_is_free }, { "shrunk", shrunk },   { "odd", odd },
-		{ "nvml", nvml }, { "nested", nested },     { "devices", devices }, { 0 },
+		{ "all", all },         { "free", free_is_free },   { "shrunk", shrunk },
+		{ "odd", odd },         { "nvml", nvml },           { "nested", nested },
+		{ "devices", devices }, { "view-fork", view_fork }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -6,6 +6,7 @@
 static void arguments(void)
 {
 	CUdeviceptr a, b;
+	size_t bytes = 0;
 	unsigned a32;
 
 	EXPECT(cuMemAlloc_v2(NULL, 1), CUDA_ERROR_INVALID_VALUE);
@@ -13,9 +14,12 @@ static void arguments(void)
 	EXPECT(cuMemAlloc_v2(&a, (size_t)1 << 63), CUDA_ERROR_OUT_OF_MEMORY);
 	EXPECT(cuMemAlloc_v2(&a, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
 	EXPECT(cuMemAlloc_v2(&a, 2048 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	EXPECT(cuMemAlloc(&a32, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	EXPECT(cuMemAlloc(&a32, 1), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuMemAlloc(NULL, 0), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuMemAllocPitch(&a32, &a32, 1, 1, 4), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuMemGetInfo(&a32, &a32), CUDA_ERROR_INVALID_CONTEXT);
+	EXPECT(cuMemFree(0), CUDA_ERROR_INVALID_CONTEXT);
 	OK(cuMemFree_v2(0));
-	OK(cuMemFree(0));
 	EXPECT(cuMemFree_v2(0x1234), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuMemFree_v2((CUdeviceptr)&a), CUDA_ERROR_INVALID_VALUE);
 	OK(cuMemAlloc_v2(&a, 4096));
@@ -25,7 +29,100 @@ static void arguments(void)
 	OK(cuMemFree_v2(a));
 	EXPECT(cuMemFree_v2(a), CUDA_ERROR_INVALID_VALUE);
 	OK(cuMemFree_v2(b));
-	EXPECT(cuMemGetInfo_v2(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemGetInfo_v2(NULL, NULL));
+	OK(cuMemGetInfo_v2(&bytes, NULL));
+	TRUE(bytes == check_free_bytes());
+	OK(cuMemGetInfo_v2(NULL, &bytes));
+	TRUE(bytes == 1024 * MIB);
+}
+
+/* How many blocks of 2 MiB any of these allocations touches. */
+static uint64_t touched_blocks(const CUdeviceptr *address, const size_t *bytes, int count)
+{
+	static unsigned char is_seen[1 << 15];
+	uint64_t blocks = 0, base = UINT64_MAX;
+
+	memset(is_seen, 0, sizeof(is_seen));
+	for (int i = 0; i < count; i++)
+		if (address[i] && address[i] / (2 * MIB) < base)
+			base = address[i] / (2 * MIB);
+	for (int i = 0; i < count; i++) {
+		if (!address[i])
+			continue;
+		for (uint64_t at = address[i] / (2 * MIB) - base;
+		     at <= (address[i] + bytes[i] - 1) / (2 * MIB) - base; at++) {
+			TRUE(at < sizeof(is_seen));
+			blocks += !is_seen[at % sizeof(is_seen)];
+			is_seen[at % sizeof(is_seen)] = 1;
+		}
+	}
+	return blocks;
+}
+
+/* At every moment the device lacks exactly the blocks that living allocations touch. */
+static void blocks(void)
+{
+	enum { SLOTS = 48, STEPS = 3000 };
+	CUdeviceptr address[SLOTS] = { 0 };
+	uint64_t start = check_free_bytes(), random = 88172645463325252u;
+	size_t bytes[SLOTS] = { 0 };
+
+	for (int step = 0; step < STEPS; step++) {
+		int slot;
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		slot = (int)(random % SLOTS);
+		if (address[slot]) {
+			OK(cuMemFree_v2(address[slot]));
+			address[slot] = 0;
+		} else {
+			bytes[slot] = 1 + (random >> 8) % ((size_t)1 << (10 + (random >> 40) % 16));
+			OK(cuMemAlloc_v2(&address[slot], bytes[slot]));
+			TRUE(bytes[slot] <= MIB || address[slot] % (2 * MIB) == 0);
+		}
+		TRUE(start - check_free_bytes() == touched_blocks(address, bytes, SLOTS) * 2 * MIB);
+	}
+	for (int i = 0; i < SLOTS; i++)
+		if (address[i])
+			OK(cuMemFree_v2(address[i]));
+	TRUE(check_free_bytes() == start);
+}
+
+/* Requests up to 1 MiB share a block; the room behind a larger one's end is given to them, and stays
+ * taken when the larger one goes. */
+static void tails(void)
+{
+	uint64_t start = check_free_bytes();
+	CUdeviceptr big, small, other;
+
+	OK(cuMemAlloc_v2(&big, MIB + 1));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuMemAlloc_v2(&small, MIB - 512));
+	TRUE(small == big + MIB + 512);
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuMemAlloc_v2(&other, MIB + 1));
+	TRUE(other % (2 * MIB) == 0);
+	TRUE(check_free_bytes() == start - 4 * MIB);
+	OK(cuMemFree_v2(other));
+	OK(cuMemFree_v2(big));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuMemAlloc_v2(&other, MIB));
+	TRUE(other == big);
+	OK(cuMemFree_v2(other));
+	OK(cuMemFree_v2(small));
+	TRUE(check_free_bytes() == start);
+	OK(cuMemAlloc_v2(&big, 5 * MIB));
+	OK(cuMemAlloc_v2(&small, 1000));
+	TRUE(small == big + 5 * MIB);
+	OK(cuMemsetD8_v2(small, 7, 1000));
+	OK(cuMemFree_v2(big));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuMemcpyDtoH_v2(&other, small + 992, 8));
+	TRUE(other == 0x0707070707070707u);
+	OK(cuMemFree_v2(small));
+	TRUE(check_free_bytes() == start);
 }
 
 /* The device gives blocks of 2 MiB; small allocations share one. */
@@ -270,6 +367,8 @@ int main(void)
 
 	arguments();
 	granularity();
+	tails();
+	blocks();
 	exhaust();
 	pitched();
 	managed();

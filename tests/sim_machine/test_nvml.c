@@ -353,17 +353,24 @@ static void test_events(void **state)
 static int ask_in_child(void *arg)
 {
 	nvmlMemory_t memory;
+	nvmlDevice_t dev;
 
-	return nvmlDeviceGetMemoryInfo(arg, &memory) != NVML_SUCCESS || memory.total != 72 * MIB ||
-	       nvmlShutdown() != NVML_SUCCESS;
+	return nvmlDeviceGetMemoryInfo(arg, &memory) != NVML_ERROR_UNINITIALIZED ||
+	       nvmlShutdown() != NVML_ERROR_UNINITIALIZED || nvmlInit_v2() != NVML_SUCCESS ||
+	       nvmlDeviceGetHandleByIndex_v2(0, &dev) != NVML_SUCCESS ||
+	       nvmlDeviceGetMemoryInfo(dev, &memory) != NVML_SUCCESS || memory.total != 72 * MIB ||
+	       nvmlShutdown() != NVML_SUCCESS ||
+	       nvmlDeviceGetMemoryInfo(dev, &memory) != NVML_ERROR_UNINITIALIZED;
 }
 
-static void test_fork_child_goes_on(void **state)
+static void test_fork_child_begins_anew(void **state)
 {
 	nvmlDevice_t dev = first_device();
+	nvmlMemory_t memory;
 
 	(void)state;
 	assert_int_equal(place_run(ask_in_child, dev), 0);
+	assert_int_equal(nvmlDeviceGetMemoryInfo(dev, &memory), NVML_SUCCESS);
 	nvmlShutdown();
 }
 
@@ -394,7 +401,7 @@ int main(void)
 		cmocka_unit_test_setup(test_null_and_foreign_arguments, setup),
 		cmocka_unit_test_setup(test_fields_answer_each_for_itself, setup),
 		cmocka_unit_test_setup(test_events, setup),
-		cmocka_unit_test_setup(test_fork_child_goes_on, setup),
+		cmocka_unit_test_setup(test_fork_child_begins_anew, setup),
 		cmocka_unit_test_setup(test_bad_config_is_no_driver, setup),
 	};
 

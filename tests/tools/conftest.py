@@ -52,7 +52,19 @@ class Command:
                                 **kwargs)
 
     def regions(self):
+        """What stands in the tenants' directory."""
         return sorted(p.name for p in self.directory.glob("*")) if self.directory.exists() else []
+
+    def place(self, name):
+        """A file as a tenant of that name has it, in a directory made for it; not made itself."""
+        path = self.directory / f"{name}.tenant" / (name.encode().hex()[:32].ljust(32, "0") + ".region")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def region(self, name):
+        """The file of a living tenant."""
+        (path,) = (self.directory / f"{name}.tenant").glob("*.region")
+        return path
 
 
 @pytest.fixture
@@ -91,7 +103,10 @@ def open_copy(tmp_path_factory):
     for part in (place, place.parent, place.parent.parent):
         if part.stat().st_uid == os.geteuid() and part.stat().st_mode & 0o5 != 0o5:
             part.chmod(0o755)
-    for name in ("ration", "libration.so"):
-        shutil.copy(BUILD / name, place / name)
-        (place / name).chmod(0o755)
+    for name in ("ration", "libration.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1"):
+        if (BUILD / name).exists():
+            (place / name).parent.mkdir(exist_ok=True)
+            shutil.copy(BUILD / name, place / name)
+            (place / name).chmod(0o755)
+    (place / "sim").chmod(0o777)
     return str(place / "ration")

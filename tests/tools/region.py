@@ -61,6 +61,18 @@ def add_process(image, slot, pid, comm, used):
     put(image, 2008896, "i", max(bound, slot + 1))
 
 
+def start_ticks(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[19])
+
+
+def own(image, slot, pid, start=None, by_descriptor=False, namespace=None):
+    """Says whose the slot is: the process `pid`, of this pid namespace if no other is given."""
+    at = SLOTS_AT + SLOT_BYTES * slot
+    put(image, at, "QI", start_ticks(pid) if start is None else start, pid)
+    put(image, at + 32, "QI", os.stat("/proc/self/ns/pid").st_ino if namespace is None else namespace,
+        by_descriptor)
+
+
 class Lock:
     """Holds a byte of a file as a living process or a `ration run` does."""
 

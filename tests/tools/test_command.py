@@ -15,12 +15,12 @@ def test_version(ration):
 def test_help_lists_the_commands(ration):
     out = ration("--help")
     assert out.returncode == 0
-    for command in ("run", "ps", "doctor"):
+    for command in ("run", "ps", "limit", "doctor"):
         assert re.search(rf"^  {command} ", out.stdout, re.M)
     assert "probe" not in out.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "ps", "doctor"])
+@pytest.mark.parametrize("command", ["run", "ps", "limit", "doctor"])
 def test_help_of_each_command(ration, command):
     out = ration(command, "--help")
     assert out.returncode == 0
@@ -39,7 +39,7 @@ def test_without_arguments_it_says_how_to_use_it(ration):
 def test_unknown_command(ration, word):
     out = ration(word)
     assert out.returncode == 2
-    assert f"'{word}'" in out.stderr and "run, ps and doctor" in out.stderr
+    assert f"'{word}'" in out.stderr and "run, ps, limit and doctor" in out.stderr
 
 
 @pytest.mark.parametrize("command", ["ps", "doctor"])
@@ -49,7 +49,7 @@ def test_arguments_that_mean_nothing(ration, command):
     assert "'extra'" in out.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "ps", "doctor"])
+@pytest.mark.parametrize("command", ["run", "ps", "limit", "doctor"])
 def test_unknown_option(ration, command):
     out = ration(command, "--frob")
     assert out.returncode == 2

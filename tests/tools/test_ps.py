@@ -15,15 +15,15 @@ MIB = 1 << 20
 @pytest.fixture
 def tenants(ration):
     """The tenants of this test, from the JSON: other ones of the machine do not count."""
-    ration.directory.mkdir()
 
     def read(*options):
         out = ration("ps", "--json", *options)
         assert out.returncode == 0
-        return {t["path"].rpartition("/")[2]: t for t in json.loads(out.stdout)["tenants"]
+        return {os.path.basename(os.path.dirname(t["path"])).removesuffix(".tenant"): t
+                for t in json.loads(out.stdout)["tenants"]
                 if t["path"].startswith(str(ration.directory))}
 
-    read.directory = ration.directory
+    read.place = ration.place
     return read
 
 
@@ -38,10 +38,10 @@ def two_devices():
 
 
 def test_values(tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices())
     with region.alive(path, 0), region.alive(path, 5):
-        tenant = tenants()["a.region"]
+        tenant = tenants()["a"]
     assert tenant["name"] == "train"
     assert tenant["verified"] is True
     assert tenant["limits"] == "0:1g,1:2g"
@@ -59,7 +59,7 @@ def test_values(tenants):
 
 
 def test_table(ration, tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices())
     with region.alive(path, 0), region.alive(path, 5):
         lines = ration("ps").stdout.splitlines()
@@ -80,29 +80,112 @@ def test_an_operation_that_did_not_take_place_does_not_count(tenants):
     # Announced (number 2, to 400 MiB) and killed before the account took it.
     entry = region.SLOTS_AT + 64 + 8 * 32
     region.put(image, entry, "QQQQ", 2, 1, 400 * MIB, 300 * MIB)
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(image)
     with region.alive(path, 0):
-        assert tenants()["a.region"]["devices"][0]["used_bytes"] == 300 * MIB
+        assert tenants()["a"]["devices"][0]["used_bytes"] == 300 * MIB
         region.put(image, region.ACCOUNTS_AT, "QQ", 400 * MIB, 2)
         path.write_bytes(image)
-        assert tenants()["a.region"]["devices"][0]["used_bytes"] == 400 * MIB
+        assert tenants()["a"]["devices"][0]["used_bytes"] == 400 * MIB
+
+
+@pytest.fixture
+def dead_pid():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def one_process(pid):
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, GIB)
+    region.add_process(image, 2, pid, "x", [300 * MIB])
+    region.put(image, region.RATION_AT + 2560 + 2, "B", 1)  # its hint: probably taken
+    return image
+
+
+def test_a_dead_owner_is_dead_though_a_child_keeps_its_lock(tenants, dead_pid):
+    path = tenants.place("a")
+    image = one_process(dead_pid)
+    region.own(image, 2, dead_pid, start=1)
+    path.write_bytes(image)
+    with region.alive(path, 2):
+        assert tenants() == {}
+        tenant = tenants("--all")["a"]
+        assert (tenant["alive"], tenant["processes"]) == (False, [])
+        assert tenant["devices"][0]["used_bytes"] == 0
+        # Beside a living one, and under a `ration run`.
+        with region.kept(path):
+            assert tenants()["a"]["processes"] == []
+        region.add_process(image, 1, os.getpid(), "y", [MIB])
+        region.own(image, 1, os.getpid())
+        path.write_bytes(image)
+        with region.alive(path, 1):
+            assert [p["slot"] for p in tenants()["a"]["processes"]] == [1]
+
+
+def test_a_number_that_another_process_has_by_now(tenants):
+    path = tenants.place("a")
+    image = one_process(os.getpid())
+    region.own(image, 2, os.getpid(), start=1)
+    path.write_bytes(image)
+    with region.alive(path, 2):
+        assert tenants() == {}
+
+
+def test_the_lock_decides_where_the_owner_cannot_be_looked_up(tenants, dead_pid):
+    path = tenants.place("a")
+    image = one_process(dead_pid)
+    for namespace, start in ((1, 1), (0, 1), (None, 0)):
+        region.own(image, 2, dead_pid, start, namespace=namespace)
+        path.write_bytes(image)
+        with region.alive(path, 2):
+            assert tenants()["a"]["devices"][0]["used_bytes"] == 300 * MIB
+
+
+def test_a_living_owner_that_lost_its_lock(tenants):
+    """Where a descriptor holds the lock a program may close it."""
+    path = tenants.place("a")
+    image = one_process(os.getpid())
+    region.own(image, 2, os.getpid(), by_descriptor=True)
+    path.write_bytes(image)
+    tenant = tenants()["a"]
+    assert (tenant["alive"], len(tenant["processes"])) == (True, 1)
+    region.own(image, 2, os.getpid(), by_descriptor=False)
+    path.write_bytes(image)
+    assert tenants() == {}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, region.FILE_BYTES])
+def test_a_file_that_is_being_made(ration, tenants, size):
+    path = tenants.place("a")
+    path.write_bytes(bytes(size))
+    with region.Lock(path, 0, region.HAMI_BYTES):
+        out = ration("ps")
+        assert str(path) not in out.stderr + out.stdout
+    if size == region.FILE_BYTES:
+        image = region.blank()
+        region.put(image, 0, "i", 0)
+        path.write_bytes(image)
+        with region.Lock(path, 0, region.HAMI_BYTES), region.kept(path):
+            out = ration("ps")
+            assert str(path) not in out.stderr + out.stdout
 
 
 def test_a_tenant_without_a_process_yet(ration, tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(region.blank("idle", "3g"))
     with region.kept(path):
-        tenant = tenants()["a.region"]
+        tenant = tenants()["a"]
         assert (tenant["devices"], tenant["processes"]) == ([], [])
         assert any(line.split() == ["idle", "-", "3g", "0"]
                    for line in ration("ps").stdout.splitlines())
 
 
 def test_dead_tenants_only_when_asked_for(ration, tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices())
-    tenant = tenants("--all")["a.region"]
+    tenant = tenants("--all")["a"]
     assert tenant["alive"] is False
     assert tenant["processes"] == []
     assert tenant["devices"][0]["used_bytes"] == 0
@@ -114,10 +197,10 @@ def test_used_above_the_limit_leaves_nothing_free(tenants):
     image = region.blank()
     region.add_device(image, 0, region.UUID, GIB)
     region.add_process(image, 0, 1, "x", [3 * GIB])
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(image)
     with region.alive(path, 0):
-        assert tenants()["a.region"]["devices"][0]["free_bytes"] == 0
+        assert tenants()["a"]["devices"][0]["free_bytes"] == 0
 
 
 @pytest.mark.parametrize("limit, physical, free", [(0, 8 * GIB, 7 * GIB), (16 * GIB, 8 * GIB, 7 * GIB),
@@ -126,10 +209,10 @@ def test_free_is_what_an_allocation_can_get(tenants, limit, physical, free):
     image = region.blank()
     region.add_device(image, 0, region.UUID, limit, physical)
     region.add_process(image, 0, 1, "x", [GIB])
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(image)
     with region.alive(path, 0):
-        device = tenants()["a.region"]["devices"][0]
+        device = tenants()["a"]["devices"][0]
     assert device["free_bytes"] == free
     assert device["limit_bytes"] == (limit or None)
 
@@ -148,7 +231,7 @@ def test_file_of_hami_core(ration, tenants, tmp_path):
 
 
 def test_a_file_by_two_names_is_one_tenant(ration, tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices())
     with region.alive(path, 0):
         out = ration("ps", "--json", env={"RATION_REGION": path,
@@ -160,20 +243,20 @@ def test_names_cannot_write_to_the_terminal(ration, tenants):
     image = region.blank("\x1b[31mred\n", "1g\x07")
     region.add_device(image, 0, "GPU-\x1b\xff", GIB)
     region.add_process(image, 0, 1, "\x1b]0;x\x07", [0])
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(image)
     with region.alive(path, 0):
         text = ration("ps").stdout
         assert "?[31mred?" in text
         assert all(c == "\n" or " " <= c <= "~" for c in text)
-        assert tenants()["a.region"]["name"] == "?[31mred?"
+        assert tenants()["a"]["name"] == "?[31mred?"
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 11, 4096, 1856, region.HAMI_BYTES - 1, region.RATION_AT + 7,
                                   region.RATION_AT + 8, region.RATION_AT + 16, region.SLOTS_AT,
                                   region.FILE_BYTES - 1])
 def test_truncated_file(ration, tenants, size):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices()[:size])
     with region.alive(path, 0), region.kept(path):
         out = ration("ps", "--all")
@@ -197,14 +280,14 @@ def test_garbage(ration, tenants):
         region.put(image, region.RATION_AT + 24, "I", seed.getrandbits(32))
         for field in range(64):
             region.put(image, region.ACCOUNTS_AT + 8 * field, "Q", seed.getrandbits(64))
-        path = tenants.directory / f"g{i}.region"
+        path = tenants.place(f"g{i}")
         path.write_bytes(image)
         region.put(image, 4, "I", 1)
         path.write_bytes(image)
         with region.alive(path, 0), region.alive(path, 1023), region.kept(path):
             table = ration("ps", "--all")
             assert table.returncode == 0
-            tenant = tenants("--all")[path.name]
+            tenant = tenants("--all")[f"g{i}"]
             assert len(tenant["devices"]) <= 32
             assert len(tenant["processes"]) <= 1024
         path.unlink()
@@ -214,12 +297,12 @@ def test_all_ones(ration, tenants):
     image = bytearray(b"\xff" * region.FILE_BYTES)
     region.put(image, 0, "iI", region.HAMI_MAGIC, 1)
     region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, 1, region.FILE_BYTES)
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(image)
     region.put(image, 2008896, "i", 1024)
     path.write_bytes(image)
     with region.alive(path, 7):
-        tenant = tenants()["a.region"]
+        tenant = tenants()["a"]
     assert len(tenant["devices"]) == 32
     assert [p["slot"] for p in tenant["processes"]] == [7]
     assert tenant["processes"][0]["pid"] is None
@@ -227,7 +310,7 @@ def test_all_ones(ration, tenants):
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "text"])
 def test_things_that_are_no_region(ration, tenants, tmp_path, kind):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     if kind == "directory":
         path.mkdir()
     elif kind == "fifo":
@@ -236,23 +319,22 @@ def test_things_that_are_no_region(ration, tenants, tmp_path, kind):
         path.symlink_to("/dev/zero")
     else:
         path.write_text("text\n")
-    out = ration("ps")
+    out = ration("ps", "--all")
     assert out.returncode == 0
     assert str(path) in out.stderr and "no region" in out.stderr
 
 
 def test_a_file_that_may_only_be_read(ration, tenants):
-    path = tenants.directory / "a.region"
+    path = tenants.place("a")
     path.write_bytes(two_devices())
     with region.alive(path, 0):
         path.chmod(0o444)
-        assert tenants()["a.region"]["processes"][0]["pid"] == 100
+        assert tenants()["a"]["processes"][0]["pid"] == 100
 
 
 def test_strange_names_of_directories(ration, tmp_path):
-    strange = tmp_path / "a[b]*?\\c"
-    strange.mkdir()
-    path = strange / "a.region"
+    strange = ration.directory = tmp_path / "a[b]*?\\c"
+    path = ration.place("a")
     path.write_bytes(two_devices())
     with region.alive(path, 0):
         out = ration("ps", env={"RATION_DIR": strange})

@@ -1,6 +1,7 @@
 """`ration run`: what is on the command line and in the environment."""
 
 import json
+import os
 import platform
 import shutil
 
@@ -84,7 +85,7 @@ def tenant_inside(ration, *options, env=None):
 def test_name_and_limit_stand_before_the_program_starts(ration):
     tenant = tenant_inside(ration, "--mem", "3g", "--name", "a.b_c-1")
     assert tenant["name"] == "a.b_c-1"
-    assert tenant["path"] == str(ration.directory / "a.b_c-1.region")
+    assert os.path.dirname(tenant["path"]) == str(ration.directory / "a.b_c-1.tenant")
     assert tenant["limits"] == "3g"
     assert tenant["limits_from"] == "--mem of ration run"
     assert tenant["alive"] is True
@@ -137,7 +138,7 @@ def test_schedulers_variables_do_not_reach_the_program(ration):
 def test_environment_of_the_program(ration):
     out = ration("run", "--name", "t", "env", env={"LD_PRELOAD": ""})
     got = dict(v.split("=", 1) for v in out.stdout.splitlines() if "=" in v)
-    assert got["RATION_REGION"] == str(ration.directory / "t.region")
+    assert os.path.dirname(got["RATION_REGION"]) == str(ration.directory / "t.tenant")
     assert got["RATION_NAME"] == "t"
     assert got["RATION_LOG"] == "warn"
     assert "RATION_MEM" not in got

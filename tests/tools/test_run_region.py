@@ -42,11 +42,21 @@ def end(process):
 
 def test_file_goes_with_the_program(ration):
     process = start_waiting(ration, "a")
-    path = ration.directory / "a.region"
-    assert path.stat().st_size == region.FILE_BYTES
-    assert stat.S_IMODE(ration.directory.stat().st_mode) == 0o700
+    assert ration.region("a").stat().st_size == region.FILE_BYTES
+    assert stat.S_IMODE(ration.directory.stat().st_mode) == (0o700 if os.geteuid() else 0o711)
     end(process)
     assert ration.regions() == []
+
+
+def test_nobody_can_find_the_file_who_is_not_told(ration):
+    process = start_waiting(ration, "a", preexec_fn=lambda: os.umask(0o777))
+    path = ration.region("a")
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o711
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    again = start_waiting(ration, "b")
+    assert len(path.name) == 39 and ration.region("b").name != path.name
+    end(process)
+    end(again)
 
 
 def test_name_of_a_living_tenant(ration):
@@ -63,7 +73,7 @@ def test_killed_outright_only_a_dead_file_is_left(ration):
     process.kill()
     process.wait()
     process.stdin.close()
-    assert ration.regions() == ["a.region"]
+    assert ration.regions() == ["a.tenant"]
     assert limits_inside(ration, "--name", "a", "--mem", "2g") == "2g"
     assert ration.regions() == []
 
@@ -76,29 +86,101 @@ def test_no_limit_is_left_over_from_a_dead_file(ration):
     assert limits_inside(ration, "--name", "a") is None
 
 
+def damage(path, how):
+    """What a program may have done to its tenant's file."""
+    if how == "removed":
+        path.unlink()
+    elif how == "text":
+        path.write_text("somebody's text")
+    elif how == "short":
+        os.truncate(path, 100)
+    elif how == "longer":
+        os.truncate(path, 2 * region.FILE_BYTES)
+    elif how == "ones":
+        path.write_bytes(b"\xff" * region.FILE_BYTES)
+    elif how == "closed":
+        path.chmod(0)
+    elif how == "replaced":
+        path.unlink()
+        path.write_bytes(region.blank("other"))
+    elif how == "link":
+        path.unlink()
+        path.symlink_to("/nonexistent/target")
+    elif how == "fifo":
+        path.unlink()
+        os.mkfifo(path)
+    elif how == "directory":
+        path.unlink()
+        path.mkdir()
+
+
+DAMAGES = ["removed", "text", "short", "longer", "ones", "closed", "replaced", "link", "fifo",
+           "directory"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_was_made_is_removed_whatever_it_is_by_now(ration, how):
+    process = start_waiting(ration, "a")
+    damage(ration.region("a"), how)
+    end(process)
+    assert ration.regions() == []
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("command", ["run", "ps"])
+def test_what_a_killed_run_left_is_removed(ration, command, how):
+    process = start_waiting(ration, "a")
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    damage(ration.region("a"), how)
+    assert ration(*[command] + ["true"] * (command == "run")).returncode == 0
+    assert ration.regions() == []
+
+
+def test_the_name_is_free_again_whatever_was_left(ration):
+    ration.place("a").write_text("somebody's text")
+    (ration.directory / "a.tenant").chmod(0o777)
+    out = ration("run", "--name", "a", "sh", "-c", "ls $(dirname $RATION_REGION); "
+                 "stat -c %a $(dirname $RATION_REGION)")
+    assert out.stdout.splitlines()[0] != ration.place("a").name
+    assert len(out.stdout.splitlines()) == 2 and out.stdout.splitlines()[1] == "711"
+
+
 @pytest.mark.parametrize("command", ["run", "ps"])
 def test_dead_files_are_removed(ration, command):
-    ration.directory.mkdir()
-    dead = ration.directory / "dead.region"
-    dead.write_bytes(region.blank())
-    (ration.directory / "young.region").write_bytes(b"")
-    other = ration.directory / "other.region"
-    other.write_bytes(b"somebody's text")
+    ration.place("dead").write_bytes(region.blank())
+    ration.place("young").write_bytes(b"")
+    ration.place("empty")
+    # What is not a tenant's place stays as it is.
+    ration.place("other").with_name("other.region").write_bytes(b"somebody's text")
+    (ration.directory / "folder").mkdir()
     (ration.directory / "notes.txt").write_bytes(region.blank())
-    (ration.directory / "link.region").symlink_to(ration.directory / "notes.txt")
+    (ration.directory / "link.tenant").symlink_to(ration.directory / "folder")
     assert ration(*[command] + ["true"] * (command == "run")).returncode == 0
-    assert ration.regions() == ["link.region", "notes.txt", "other.region"]
+    assert ration.regions() == ["folder", "link.tenant", "notes.txt", "other.tenant"]
 
 
-@pytest.mark.parametrize("lock", [region.LOCK_SLOT, region.LOCK_SLOT + 1023, region.LOCK_KEEPER])
+@pytest.mark.parametrize("lock", [region.LOCK_SLOT, region.LOCK_SLOT + 1023, region.LOCK_KEEPER, 0])
 def test_living_files_are_not_removed(ration, lock):
-    ration.directory.mkdir()
-    path = ration.directory / "alive.region"
+    path = ration.place("alive")
     path.write_bytes(region.blank())
     with region.Lock(path, lock):
         ration("run", "true")
         ration("ps")
-        assert ration.regions() == ["alive.region"]
+        assert ration.regions() == ["alive.tenant"]
+        assert ration("run", "--name", "alive", "true").returncode == 125
+
+
+def test_a_process_that_lost_its_lock_lives(ration):
+    path = ration.place("alive")
+    image = region.blank()
+    region.add_process(image, 3, os.getpid(), "x", [0])
+    region.own(image, 3, os.getpid(), by_descriptor=True)
+    region.put(image, region.RATION_AT + 2560 + 3, "B", 1)
+    path.write_bytes(image)
+    ration("run", "true")
+    assert ration.regions() == ["alive.tenant"]
 
 
 def test_file_stays_while_a_process_of_the_tenant_lives(ration, eventually, tmp_path):
@@ -115,7 +197,7 @@ def test_file_stays_while_a_process_of_the_tenant_lives(ration, eventually, tmp_
         writer.write("\n")
         writer.flush()
         assert process.wait(30) == 0
-        assert ration.regions() == ["a.region"]
+        assert ration.regions() == ["a.tenant"]
         assert "a " in ration("ps").stdout
         assert ration("run", "--name", "a", "true").returncode == 125
     child = int(ready.read_text().split()[0].removesuffix("held"))
@@ -134,8 +216,7 @@ def test_names_do_not_meet_over_pid_namespaces(ration):
     if "unshare" in out.stderr:
         pytest.skip("no pid namespaces here")
     name = out.stdout.splitlines()[0]
-    ration.directory.mkdir(exist_ok=True)
-    path = ration.directory / f"{name}.region"
+    path = ration.place(name)
     path.write_bytes(region.blank())
     with region.kept(path):
         again = subprocess.run(
@@ -153,32 +234,24 @@ def refused(ration, *wanted, env=None, **kwargs):
         assert text in out.stderr
 
 
-def test_region_path_that_is_a_directory(ration):
-    (ration.directory / "a.region").mkdir(parents=True)
-    refused(ration, "a.region")
-
-
-def test_region_path_that_is_a_link(ration, tmp_path):
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_place_that_is_no_directory(ration, tmp_path, kind):
     ration.directory.mkdir()
-    target = tmp_path / "target"
-    target.write_bytes(b"")
-    (ration.directory / "a.region").symlink_to(target)
-    refused(ration, "a.region", "link")
-    assert target.read_bytes() == b""
+    path = ration.directory / "a.tenant"
+    if kind == "file":
+        path.write_bytes(b"precious")
+    else:
+        path.symlink_to(tmp_path)
+    refused(ration, str(path), "RATION_DIR")
+    assert ration.regions() == ["a.tenant"]
+    assert kind == "link" or path.read_bytes() == b"precious"
 
 
-def test_region_that_is_somebodys_data(ration):
-    ration.directory.mkdir()
-    path = ration.directory / "a.region"
-    path.write_bytes(b"precious")
-    refused(ration, "a.region")
-    assert path.read_bytes() == b"precious"
-
-
-def test_region_short_by_one_byte_is_made_whole(ration):
-    ration.directory.mkdir()
-    (ration.directory / "a.region").write_bytes(region.blank()[:-1])
-    assert ration("run", "--name", "a", "true").returncode == 0
+def test_name_that_another_user_has(ration):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give a directory away")
+    os.chown(ration.place("a").parent, 65534, 65534)
+    refused(ration, "'a'", "taken")
 
 
 def test_file_size_limit(ration):
@@ -215,7 +288,7 @@ def test_named_directory_that_cannot_be_used(ration, tmp_path, what):
 def test_named_directory_may_be_relative(ration, tmp_path):
     out = ration("run", "--name", "a", "sh", "-c", "echo $RATION_REGION",
                  env={"RATION_DIR": "here"}, cwd=tmp_path)
-    assert out.stdout == f"{tmp_path}/here/a.region\n"
+    assert os.path.dirname(out.stdout) == f"{tmp_path}/here/a.tenant"
 
 
 def as_nobody(command, env, **kwargs):
@@ -231,7 +304,8 @@ def test_directory_of_a_user_without_a_runtime_directory(ration, open_copy):
     out = as_nobody([open_copy, "run", "--name", f"t{os.getpid()}", "sh", "-c",
                      "echo $RATION_REGION; stat -c %a /tmp/ration-65534"], env, cwd="/")
     assert out.stderr == ""
-    assert out.stdout.splitlines() == [f"/tmp/ration-65534/t{os.getpid()}.region", "700"]
+    path, mode = out.stdout.splitlines()
+    assert (os.path.dirname(path), mode) == (f"/tmp/ration-65534/t{os.getpid()}.tenant", "700")
 
 
 def test_runtime_directory_of_a_user(ration, open_copy, tmp_path_factory):
@@ -243,12 +317,12 @@ def test_runtime_directory_of_a_user(ration, open_copy, tmp_path_factory):
     env["XDG_RUNTIME_DIR"] = str(runtime)
     out = as_nobody([open_copy, "run", "--name", "a", "sh", "-c", "echo $RATION_REGION"], env,
                     cwd="/")
-    assert out.stdout == f"{runtime}/ration/a.region\n"
+    assert os.path.dirname(out.stdout) == f"{runtime}/ration/a.tenant"
     # A directory that somebody else could write into is not used.
     (runtime / "ration").chmod(0o777)
     out = as_nobody([open_copy, "run", "--name", "a", "sh", "-c", "echo $RATION_REGION"], env,
                     cwd="/")
-    assert out.stdout == "/tmp/ration-65534/a.region\n"
+    assert os.path.dirname(out.stdout) == "/tmp/ration-65534/a.tenant"
 
 
 def test_directory_in_tmp_that_belongs_to_somebody_else(ration, open_copy):
@@ -268,16 +342,48 @@ def test_directory_in_tmp_that_belongs_to_somebody_else(ration, open_copy):
     assert "/tmp/ration-65533" in out.stderr and "RATION_DIR" in out.stderr
 
 
-def test_others_cannot_lift_a_limit_of_root(ration):
+@pytest.fixture
+def roots_directory(ration):
+    """Where root's tenants stand by default."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     if not os.access("/run", os.W_OK):
         pytest.skip("/run cannot be written")
+    del ration.env["RATION_DIR"]
+    return "/run/ration"
+
+
+def test_others_cannot_find_a_file_of_root(ration, roots_directory):
     name = f"mode-{os.getpid()}"
-    out = ration("run", "--name", name, "sh", "-c", "stat -c '%a %n' $RATION_REGION",
-                 env={"RATION_DIR": None, "XDG_RUNTIME_DIR": None})
-    assert out.stdout == f"644 /run/ration/{name}.region\n"
-    assert stat.S_IMODE(os.stat("/run/ration").st_mode) == 0o755
+    look = ('echo "$RATION_REGION"; stat -c %a "$RATION_REGION" "$(dirname "$RATION_REGION")"; '
+            'setpriv --reuid=65533 --regid=65533 --clear-groups ls "$(dirname "$RATION_REGION")"')
+    out = ration("run", "--name", name, "sh", "-c", look)
+    path, *modes = out.stdout.splitlines()
+    assert os.path.dirname(path) == f"{roots_directory}/{name}.tenant"
+    assert modes == ["666", "711"]
+    assert "Permission denied" in out.stderr
+    assert stat.S_IMODE(os.stat(roots_directory).st_mode) & 0o777 in (0o711, 0o755)
+    assert not os.path.exists(os.path.dirname(path))
+
+
+def test_roots_directory_is_made_for_passing_through(ration):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    ration("run", "true")
+    assert stat.S_IMODE(ration.directory.stat().st_mode) == 0o711
+
+
+@pytest.mark.parametrize("drop", [
+    "setpriv --reuid=65534 --regid=65534 --clear-groups",
+    "setpriv --reuid=65534 --regid=65534 --clear-groups setpriv --no-new-privs",
+])
+def test_a_program_that_gives_up_root(ration, roots_directory, sim, open_copy, drop):
+    env = {"RATION_SIM_FILE": f"{os.path.dirname(open_copy)}/sim/state"}
+    out = subprocess.run([open_copy, "run", "--sim=mem=8g", "--mem", "1g", *drop.split(), open_copy,
+                          "doctor"], env={**ration.env, **env}, text=True, capture_output=True,
+                         timeout=60, check=False, cwd="/")
+    assert out.returncode == 0, out.stdout + out.stderr
+    assert "cuDeviceTotalMem shows 1 GiB under a limit of 1 GiB" in out.stdout
 
 
 def test_terminated_it_cleans_up(ration):

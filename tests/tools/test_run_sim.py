@@ -29,7 +29,9 @@ while True:
         break
     pieces += 1
 assert call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)) == 0
-print(pieces, result, total.value, free.value, flush=True)
+# In one piece: another one may write at the same time.
+sys.stdout.write(f"{pieces} {result} {total.value} {free.value}\\n")
+sys.stdout.flush()
 sys.stdin.read()
 """
 
@@ -43,7 +45,7 @@ def start(ration, *options, **kwargs):
 
 def tenant(ration, name):
     tenants = json.loads(ration("ps", "--json").stdout)["tenants"]
-    return next((t for t in tenants if t["path"] == f"{ration.directory}/{name}.region"), None)
+    return next((t for t in tenants if t["path"].startswith(f"{ration.directory}/{name}.tenant/")), None)
 
 
 def test_limit_holds_and_can_be_seen(ration, sim, eventually):
@@ -116,6 +118,28 @@ def test_a_killed_run_leaves_the_limit_in_force(ration, sim, eventually):
     process.stdin.close()
     eventually(lambda: tenant(ration, "a") is None)
     # Whoever comes next removes the file.
+    ration("ps")
+    assert ration.regions() == []
+
+
+def test_a_program_that_comes_after_its_tenant_has_its_limit(ration, sim, eventually, tmp_path):
+    """The command ends, what it started in the background uses the GPU later."""
+    script = '(read go <"$2"; exec "$0" -c "$1" <"$2" >"$3") >/dev/null 2>&1 & exit 3'
+    fifo, out = tmp_path / "fifo", tmp_path / "out"
+    os.mkfifo(fifo)
+    run = ration("run", "--sim=mem=8g", "--mem", "512m", "--name", "a", "sh", "-c", script,
+                 sys.executable, PROGRAM, fifo, out)
+    assert run.returncode == 3
+    ration("ps")
+    assert ration.regions() == []
+    with open(fifo, "w") as writer:
+        writer.write("go\n")
+        writer.flush()
+        eventually(lambda: out.exists() and "\n" in out.read_text())
+        assert out.read_text().split()[2] == str(512 * MIB)
+        assert tenant(ration, "a")["devices"][0]["limit_bytes"] == 512 * MIB
+        pid = tenant(ration, "a")["processes"][0]["pid"]
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"))
     ration("ps")
     assert ration.regions() == []
 

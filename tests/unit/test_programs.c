@@ -614,6 +614,60 @@ static void threads_that_share_handles(void)
 	finish();
 }
 
+/* What is charged in all is what the card says that we hold, whichever row it stands in. */
+static void check_sum(void)
+{
+	struct model_books books = model_look();
+
+	CHECK_EQ(quota_used(dev0), books.blocks_bytes + books.handles_bytes + books.managed_bytes +
+					   books.overhead_bytes);
+}
+
+static CUdeviceptr shared_addr;
+
+static void free_shared(void)
+{
+	CHECK(hook_cuMemFree_v2(shared_addr) == CUDA_SUCCESS);
+}
+
+/* An address that is freed before its allocation has come back, as a second free of it can. */
+static void frees_in_a_race_with_allocations(void)
+{
+	begin("region", "64m", 256 * MIB);
+	model_set_current(world.primary);
+	model_after_next(free_shared);
+	CHECK(hook_cuMemAlloc_v2(&shared_addr, 4 * MIB) == CUDA_SUCCESS);
+	CHECK_EQ(model_look().blocks_bytes, 0);
+	check_sum();
+	/* The address comes again, with another size. */
+	CHECK(hook_cuMemAlloc_v2(&shared_addr, 2 * MIB) == CUDA_SUCCESS);
+	check_sum();
+	CHECK(hook_cuMemFree_v2(shared_addr) == CUDA_SUCCESS);
+	check_books();
+	finish();
+}
+
+static CUcontext shared_ctx;
+
+static void destroy_shared_context(void)
+{
+	CHECK(hook_cuCtxDestroy_v2(shared_ctx) == CUDA_SUCCESS);
+}
+
+/* The context goes, and the memory with it, while that is being freed. */
+static void frees_in_a_race_with_the_end_of_the_context(void)
+{
+	begin("region", "64m", 256 * MIB);
+	CHECK(hook_cuCtxCreate_v2(&shared_ctx, 0, 0) == CUDA_SUCCESS);
+	CHECK(hook_cuMemAlloc_v2(&shared_addr, 40 * MIB) == CUDA_SUCCESS);
+	model_fail_next();
+	model_after_next(destroy_shared_context);
+	CHECK(hook_cuMemFree_v2(shared_addr) != CUDA_SUCCESS);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	finish();
+}
+
 /* Memory that ends by ways no hook sees, until its context goes. */
 static void frees_that_nobody_saw(void)
 {
@@ -652,6 +706,8 @@ int main(void)
 		fresh_test(retains_in_a_race_with_unmaps),
 		fresh_test(releases_that_fail_in_a_race),
 		fresh_test(threads_that_share_handles),
+		fresh_test(frees_in_a_race_with_allocations),
+		fresh_test(frees_in_a_race_with_the_end_of_the_context),
 		fresh_test(frees_that_nobody_saw),
 	};
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "member.h"
+#include "shm/spec.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -72,6 +73,64 @@ static void the_limit_is_hard(void)
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
 	region_set_limit(m.region.hami, m.region.own, 0, MIB_BYTES(2048));
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1024)), 0);
+}
+
+/* As `ration limit` does it. */
+static void change_limit(struct member *m, const char *spec, uint64_t limit_bytes)
+{
+	spec_begin(m->region.own);
+	region_set_limit(m->region.hami, m->region.own, 0, limit_bytes);
+	spec_end(m->region.own, spec, "test");
+}
+
+/* A cleared word leads to what is configured now, not to what was when the process joined. */
+static void a_limit_that_was_changed_is_the_one_that_holds(void)
+{
+	struct member m;
+
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
+	change_limit(&m, "2g", MIB_BYTES(2048));
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(2048));
+	region_set_limit(m.region.hami, m.region.own, 0, 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(2048));
+	change_limit(&m, "0:512m", 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(512));
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512) + 1) == -EDQUOT);
+	/* In the midst of a change, and after one that nobody ended, what was read last holds. */
+	spec_begin(m.region.own);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(512));
+	spec_end(m.region.own, "256m", "test");
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(256));
+	/* So it does under a text that is none, or has no end. */
+	change_limit(&m, "nonsense", 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(256));
+	change_limit(&m, "1g", 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
+	m.region.own->spec_change += 2;
+	memset(m.region.own->mem_spec, '1', sizeof(m.region.own->mem_spec));
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
+	/* The word goes before the text. */
+	region_set_limit(m.region.hami, m.region.own, 0, MIB_BYTES(3));
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(3));
+}
+
+/* Who joins after a change that nobody ended falls back on what was in force then. */
+static void a_change_that_was_cut_off_lifts_no_limit(void)
+{
+	struct region_setup setup = { .mem_spec = "1g", .mem_source = "test" };
+	struct region_error err;
+	struct member m;
+
+	CHECK(region_open(scratch_path("region"), &setup, &m.region, &err) == 0);
+	CHECK(region_add_device(&m.region, member_uuid(0), UINT64_C(16) << 30) == 0);
+	CHECK(slot_claim(&m.region, &m.slot) == 0);
+	region_settle(&m.region);
+	spec_begin(m.region.own);
+	quota_init(&m.region, &m.slot);
+	region_set_limit(m.region.hami, m.region.own, 0, 0);
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
+	spec_end(m.region.own, "2g", "test");
+	CHECK_EQ(quota_limit(dev0), MIB_BYTES(2048));
 }
 
 static void no_more_is_released_than_is_held(void)
@@ -314,6 +373,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(what_is_reserved_is_held),
 		fresh_test(the_limit_is_hard),
+		fresh_test(a_limit_that_was_changed_is_the_one_that_holds),
+		fresh_test(a_change_that_was_cut_off_lifts_no_limit),
 		fresh_test(no_more_is_released_than_is_held),
 		fresh_test(overhead_is_what_the_card_says),
 		fresh_test(the_monitors_see_it),

@@ -274,7 +274,7 @@ static void test_another_layout_of_ours(void **state)
 	open_good(&r, &plain);
 	r.own->layout = RATION_LAYOUT + 1;
 	memset(r.own->reserved, 7, sizeof(r.own->reserved));
-	r.own->reserved1 = 7;
+	r.own->spec_change = 7;
 	r.hami->utilization_switch = 0;
 	region_close(&r);
 	open_good(&r, &plain);
@@ -282,7 +282,8 @@ static void test_another_layout_of_ours(void **state)
 	assert_int_equal(r.hami->utilization_switch, 0);
 	for (int i = 0; i < 33; i++)
 		assert_int_equal(r.own->reserved[i], 0);
-	assert_int_equal(r.own->reserved1, 0);
+	/* The one change since. */
+	assert_int_equal(r.own->spec_change, 2);
 	region_close(&r);
 }
 

@@ -256,6 +256,34 @@ static void a_context_takes_its_own_along(void)
 	CHECK_EQ(track_physical(dev1), 0);
 }
 
+/* What is under way to its free belongs to its context still, and to no new one of that value. */
+static void a_context_takes_what_is_being_freed_along(void)
+{
+	uint64_t freed[RATION_DEVICES] = { 0 }, mark;
+	struct track_node *old[3], *young;
+	struct track t;
+	int ctx;
+
+	track_init();
+	for (uint64_t i = 0; i < 4; i++) {
+		t = (struct track){ BASE + i * BLOCK, BLOCK, dev0, &ctx, false, false };
+		mark = track_mark();
+		enter(&t);
+	}
+	for (uint64_t i = 0; i < 3; i++)
+		old[i] = track_take(BASE + i * BLOCK, &t);
+	young = track_take(BASE + 3 * BLOCK, &t);
+	CHECK_EQ(track_end(old[1]), BLOCK);
+	track_drop_context(&ctx, mark, freed);
+	CHECK_EQ(freed[0], 0);
+	CHECK_EQ(track_physical(dev0), 3 * BLOCK);
+	CHECK_EQ(track_put_back(old[0]), BLOCK);
+	CHECK_EQ(track_end(old[2]), BLOCK);
+	CHECK_EQ(track_put_back(young), 0);
+	CHECK_EQ(end_at(BASE + 3 * BLOCK), BLOCK);
+	CHECK_EQ(track_physical(dev0), 0);
+}
+
 static void memory_tracked_elsewhere_is_added(void)
 {
 	track_init();
@@ -334,6 +362,7 @@ int main(void)
 		fresh_test(managed_memory_is_not_in_the_drivers_figure),
 		fresh_test(devices_are_apart),
 		fresh_test(a_context_takes_its_own_along),
+		fresh_test(a_context_takes_what_is_being_freed_along),
 		fresh_test(memory_tracked_elsewhere_is_added),
 		fresh_test(a_child_has_nothing),
 		fresh_test(blocks_are_shared_by_threads),

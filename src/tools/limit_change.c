@@ -1,0 +1,211 @@
+#include "tools/limit_change.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/sys.h"
+#include "base/units.h"
+#include "shm/lock.h"
+#include "shm/region.h"
+#include "shm/spec.h"
+#include "tools/tools_common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LOCK_WAIT_NS (5 * NSEC_PER_SEC)
+#define SOURCE "ration limit"
+
+/* Where a complaint goes. */
+struct complaint {
+	char *text;
+	size_t bytes;
+};
+
+uint64_t limit_change_in_force(const struct view *view, int d)
+{
+	uint64_t word = view->devices[d].limit_bytes;
+
+	return word ? word : limits_for_device(view->mem_spec, d, view->devices[d].uuid);
+}
+
+/* Opens the file to be changed: a descriptor, or -errno. */
+static int open_file(const char *path, struct complaint *err)
+{
+	int fd = region_fd_up(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	struct stat st;
+	int rc;
+
+	if (fd >= 0)
+		return fd;
+	rc = -errno;
+	if ((rc == -EACCES || rc == -EPERM) && sys_stat(path, &st) == 0)
+		snprintf(err->text, err->bytes,
+			 "the file belongs to uid %u and uid %u may not write it; only who may can "
+			 "change the limits",
+			 (unsigned)st.st_uid, (unsigned)geteuid());
+	else
+		snprintf(err->text, err->bytes, "the file cannot be opened for writing (%s)",
+			 strerror(-rc));
+	return rc;
+}
+
+/* Looks at the file under the lock: is it still a living tenant's? */
+static int look(int fd, const char *path, struct view *view, struct complaint *err)
+{
+	const char *what = NULL;
+	struct stat st;
+	int rc = view_read(path, view);
+
+	if (rc < 0)
+		what = rc == -EACCES ? "the file cannot be read" :
+				       "it is no region that can be changed";
+	else if (sys_fstat(fd, &st) < 0 || st.st_dev != view->st_dev || st.st_ino != view->st_ino)
+		what = "the file was replaced meanwhile; try again";
+	else if (view->kind != VIEW_OWN)
+		what = "another library made it; its limits are that library's to change";
+	else if (!view_is_alive(view))
+		what = "it has ended";
+	if (!what)
+		return 0;
+	if (rc == 0)
+		view_free(view);
+	snprintf(err->text, err->bytes, "%s", what);
+	return rc < 0 ? rc : -ESTALE;
+}
+
+/* True when `item` names one of the tenant's devices. */
+static bool is_known(const struct limits_item *item, const struct view *view)
+{
+	char one[80];
+
+	snprintf(one, sizeof(one), "%s:1", item->who);
+	for (int d = 0; d < view->device_count; d++)
+		if (limits_mentions(one, d, view->devices[d].uuid))
+			return true;
+	return !item->who[0];
+}
+
+static int complain_unknown(const char *who, const struct view *view, struct complaint *err)
+{
+	char uuid[HAMI_UUID_BYTES];
+	size_t n = (size_t)snprintf(err->text, err->bytes,
+				    "--mem: the tenant has no device '%s'; it has", who);
+
+	for (int d = 0; d < view->device_count && n < err->bytes; d++)
+		n += (size_t)snprintf(err->text + n, err->bytes - n, "%s %d (%s)", d ? "," : "", d,
+				      tools_printable(view->devices[d].uuid, uuid, sizeof(uuid)));
+	return -EINVAL;
+}
+
+/* Every item of `spec` must name a device of the tenant, if that is known yet. */
+static int check_devices(const char *spec, const struct view *view, struct complaint *err)
+{
+	struct limits_item item;
+
+	for (const char *at = spec; limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
+		if (view->device_count && !is_known(&item, view))
+			return complain_unknown(item.who, view, err);
+	return 0;
+}
+
+static int complain_lifted(const char *what, uint64_t bytes, struct complaint *err)
+{
+	char size[32];
+
+	snprintf(err->text, err->bytes,
+		 "--mem: this would lift the limit of %s, now %s; give it one too", what,
+		 units_format_size(bytes, size, sizeof(size)));
+	return -EINVAL;
+}
+
+/* Fills in old and new limits. A limit that is not named any more is an oversight: -EINVAL. */
+static int compare(const char *spec, struct limit_change *change, struct complaint *err)
+{
+	const struct view *view = &change->before;
+	uint64_t general = limits_for_device(view->mem_spec, -1, NULL);
+	char what[32];
+
+	for (int d = 0; d < view->device_count; d++) {
+		struct limit_change_device *dev = &change->devices[d];
+
+		dev->old_bytes = limit_change_in_force(view, d);
+		dev->new_bytes = limits_for_device(spec, d, view->devices[d].uuid);
+		snprintf(what, sizeof(what), "device %d", d);
+		if (dev->old_bytes && !dev->new_bytes)
+			return complain_lifted(what, dev->old_bytes, err);
+	}
+	if (general && !limits_for_device(spec, -1, NULL))
+		return complain_lifted("all other devices", general, err);
+	return 0;
+}
+
+/*
+ * Stores text and limits. A device's limit is one word, so that who reads it sees the old or the new
+ * one; who finds it cleared reads the text, or while that changes what it was.
+ */
+static int store(int fd, const char *spec, const struct limit_change *change)
+{
+	char *map = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct hami_region *hami = (struct hami_region *)map;
+	struct ration_region *own = (struct ration_region *)(map + RATION_OFFSET);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	spec_begin(own);
+	for (int d = 0; d < change->before.device_count; d++)
+		region_set_limit(hami, own, d, change->devices[d].new_bytes);
+	spec_end(own, spec, SOURCE);
+	munmap(map, RATION_FILE_BYTES);
+	return 0;
+}
+
+/* The creation lock is held. */
+static int change_locked(int fd, const char *path, const char *spec, struct limit_change *change,
+			 struct complaint *err)
+{
+	int rc = look(fd, path, &change->before, err);
+
+	if (rc < 0)
+		return rc;
+	rc = check_devices(spec, &change->before, err);
+	if (rc == 0)
+		rc = compare(spec, change, err);
+	if (rc == 0) {
+		rc = store(fd, spec, change);
+		if (rc < 0)
+			snprintf(err->text, err->bytes, "the file cannot be mapped (%s)",
+				 strerror(-rc));
+	}
+	if (rc < 0)
+		view_free(&change->before);
+	return rc;
+}
+
+int limit_change_make(const char *path, const char *spec, struct limit_change *out, char *out_error,
+		      size_t error_bytes)
+{
+	struct complaint err = { out_error, error_bytes };
+	int fd = open_file(path, &err), rc;
+
+	memset(out, 0, sizeof(*out));
+	if (fd < 0)
+		return fd;
+	rc = lock_wait(fd, 0, HAMI_REGION_BYTES, LOCK_WAIT_NS);
+	if (rc == -ETIMEDOUT)
+		snprintf(out_error, error_bytes, "another process keeps it locked; try again");
+	else if (rc < 0)
+		snprintf(out_error, error_bytes, "it cannot be locked (%s)", strerror(-rc));
+	else
+		rc = change_locked(fd, path, spec, out, &err);
+	close(fd);
+	return rc;
+}
+
+void limit_change_free(struct limit_change *change)
+{
+	view_free(&change->before);
+}

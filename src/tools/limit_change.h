@@ -1,0 +1,31 @@
+/* A change of a living tenant's limits, in its region file. */
+#pragma once
+
+#include "shm/view.h"
+
+/* What a change did to one device; 0 = no limit. */
+struct limit_change_device {
+	uint64_t old_bytes, new_bytes;
+};
+
+struct limit_change {
+	struct view before; /* the tenant as it was, under the lock; freed by limit_change_free() */
+	struct limit_change_device devices[RATION_DEVICES];
+};
+
+/*
+ * The limit in force for a device: its word in the region, or what is configured where that was
+ * cleared. 0 = none.
+ */
+uint64_t limit_change_in_force(const struct view *view, int dev);
+
+/*
+ * Changes the limits of the tenant whose region is at `path` to `spec`, which was checked. 0 with
+ * *out filled, or -errno with a line in out_error and nothing changed. -EINVAL: `spec` names a device
+ * that the tenant does not have, or would lift a limit.
+ */
+int limit_change_make(const char *path, const char *spec, struct limit_change *out, char *out_error,
+		      size_t error_bytes);
+
+/* Frees what limit_change_make() allocated. */
+void limit_change_free(struct limit_change *change);

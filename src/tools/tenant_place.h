@@ -1,0 +1,34 @@
+/*
+ * Where a tenant of `ration run` stands in the directory of the tenants:
+ *
+ *   DIR/NAME.tenant/                         mode 0711
+ *   DIR/NAME.tenant/<32 hex digits>.region   mode 0666
+ *
+ * The programs of a tenant may run under any uid, so each must be able to write the file, and
+ * nobody else: who is not told its name, which nobody can list or guess, cannot open it.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#define TENANT_PLACE_SUFFIX ".tenant"
+
+/*
+ * Makes room for a tenant called `name`: its directory, and the path of a file that is not there
+ * yet. 0; -EBUSY when a tenant of that name lives, or is another user's; -ENAMETOOLONG; -errno. The
+ * lock on DIR that is held from here on goes with tenant_place_settle().
+ */
+int tenant_place_make(const char *dir, const char *name, char *out_path, size_t path_bytes,
+		      int *out_lock);
+
+/* Drops the lock of tenant_place_make(): somebody has a byte of the file by now, or it failed. */
+void tenant_place_settle(int lock);
+
+/*
+ * Ends a tenant: its file goes whatever it holds or is by now, and its directory, unless a process
+ * lives in it. Then those of the others in which nobody lives any more.
+ */
+void tenant_place_end(const char *dir, const char *path);
+
+/* Removes the places in which nobody lives any more. */
+void tenant_place_clean(const char *dir);

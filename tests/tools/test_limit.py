@@ -1,0 +1,351 @@
+"""`ration limit`: the limits of a running tenant, shown and changed."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import pytest
+import region
+
+GIB = 1 << 30
+MIB = 1 << 20
+SECOND = "GPU-fedcba98-7654-3210-fedc-ba9876543210"
+
+# Does what it is told, a word a line: takes so many MiB and says the answer; says "free total" in
+# MiB; waits until it gets so many MiB.
+PROGRAM = """
+import ctypes, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+print("ready", flush=True)
+for line in sys.stdin:
+    word, _, mib = line.strip().partition(" ")
+    if word == "take":
+        print(cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(int(mib) << 20)),
+              flush=True)
+    elif word == "info":
+        assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+        print(free.value >> 20, total.value >> 20, flush=True)
+    elif word == "await":
+        print("waiting", flush=True)
+        while cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(int(mib) << 20)):
+            time.sleep(0.001)
+        print("got", flush=True)
+"""
+
+
+@pytest.fixture
+def place(ration):
+    """A folder in which files stand as those of `ration run` do."""
+
+    def make(image, name="train", lives=lambda path: region.alive(path, 0)):
+        folder = ration.directory / f"{name}.tenant"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / (f"{len(list(folder.iterdir())):032x}" + ".region")
+        path.write_bytes(image)
+        if lives:
+            locks.append(lives(path))
+        return path
+
+    locks = []
+    yield make
+    for lock in locks:
+        os.close(lock.fd)
+
+
+def two_devices(name="train", spec="0:1g,1:2g", limits=(GIB, 2 * GIB), used=(300 * MIB, 0)):
+    image = region.blank(name, spec, "RATION_MEM")
+    region.add_device(image, 0, region.UUID, limits[0], 8 * GIB)
+    region.add_device(image, 1, SECOND, limits[1], 8 * GIB)
+    region.add_process(image, 0, os.getpid(), "python3", used)
+    return image
+
+
+def words(path, at, fmt):
+    with open(path, "rb") as f:
+        f.seek(at)
+        return struct.unpack("<" + fmt, f.read(struct.calcsize("<" + fmt)))
+
+
+def limits(path):
+    return list(words(path, 1600, "QQ"))
+
+
+def spec(path):
+    text, source = words(path, region.RATION_AT + 112, "2048s128s")
+    return text.rstrip(b"\0").decode(), source.rstrip(b"\0").decode()
+
+
+def change(path):
+    return words(path, region.RATION_AT + 2292, "I")[0]
+
+
+def test_it_shows_what_is_in_force(ration, place):
+    path = place(two_devices())
+    for who in ("train", path):
+        out = ration("limit", who)
+        assert (out.returncode, out.stderr) == (0, "")
+        assert out.stdout == ("0 GPU-01234567: 1 GiB, from RATION_MEM (0:1g,1:2g)\n"
+                              "1 GPU-fedcba98: 2 GiB, from RATION_MEM (0:1g,1:2g)\n")
+
+
+def test_it_shows_what_was_written_into_the_file(ration, place):
+    """A monitor changes the word; a word that was cleared leads to what is configured."""
+    place(two_devices(limits=(3 * GIB, 0)))
+    assert ration("limit", "train").stdout == (
+        "0 GPU-01234567: 3 GiB, written into its file; RATION_MEM said 1 GiB\n"
+        "1 GPU-fedcba98: 2 GiB, from RATION_MEM (0:1g,1:2g)\n")
+    place(two_devices("free", "", (0, GIB)), "free")
+    assert ration("limit", "free").stdout == (
+        "0 GPU-01234567: none\n"
+        "1 GPU-fedcba98: 1 GiB, written into its file; it was started without a limit\n")
+
+
+def test_it_changes_all(ration, place):
+    path = place(two_devices())
+    out = ration("limit", "train", "--mem", "4g")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout == "0 GPU-01234567: 1 GiB -> 4 GiB\n1 GPU-fedcba98: 2 GiB -> 4 GiB\n"
+    assert limits(path) == [4 * GIB, 4 * GIB]
+    assert spec(path) == ("4g", "ration limit")
+    assert ration("limit", "train").stdout.splitlines()[0] == (
+        "0 GPU-01234567: 4 GiB, from ration limit (4g)")
+    seen = next(t for t in json.loads(ration("ps", "--json").stdout)["tenants"]
+                if t["path"] == str(path))
+    assert (seen["limits"], seen["limits_from"]) == ("4g", "ration limit")
+
+
+def test_readers_are_told_of_a_change(ration, place):
+    """Its number is even, and another one than before."""
+    path = place(two_devices())
+    numbers = [change(path)]
+    for size in ("4g", "5g"):
+        ration("limit", "train", "--mem", size)
+        numbers.append(change(path))
+    assert numbers == [0, 2, 4]
+
+
+def test_it_changes_each(ration, place):
+    path = place(two_devices())
+    out = ration("limit", "train", "--mem", "GPU-fedcba98:512m,0:1.5g")
+    assert out.stdout == "0 GPU-01234567: 1 GiB -> 1.5 GiB\n1 GPU-fedcba98: 2 GiB -> 512 MiB\n"
+    assert limits(path) == [1536 * MIB, 512 * MIB]
+
+
+def test_it_limits_what_had_no_limit(ration, place):
+    path = place(two_devices(spec="", limits=(0, 0)))
+    out = ration("limit", "train", "-m", "1:1g")
+    assert out.stdout == "0 GPU-01234567: none -> none\n1 GPU-fedcba98: none -> 1 GiB\n"
+    assert limits(path) == [0, GIB]
+
+
+def test_devices_beyond_those_of_hami(ration, place):
+    """Their limits stand in our part of the file."""
+    image = region.blank("train", "1g")
+    for d in range(20):
+        uuid = f"GPU-{d:08x}-89ab-cdef-0123-456789abcdef"
+        if d < 16:
+            region.add_device(image, d, uuid, GIB)
+        else:
+            region.put(image, region.DEVICES_AT + 128 * d, "48s", uuid.encode())
+            region.put(image, region.DEVICES_AT + 128 * d + 64, "Q", GIB)
+            region.put(image, region.RATION_AT + 24, "I", d + 1)
+    path = place(image)
+    assert ration("limit", "train", "--mem", "2g,19:3g").returncode == 0
+    at = region.DEVICES_AT + 64
+    assert [words(path, at + 128 * d, "Q")[0] >> 30 for d in range(16, 20)] == [2, 2, 2, 3]
+    assert [words(path, 1600 + 8 * d, "Q")[0] >> 30 for d in range(16)] == [2] * 16
+
+
+def test_it_says_when_more_is_in_use(ration, place):
+    place(two_devices())
+    out = ration("limit", "train", "--mem", "100m,1:16g")
+    assert out.stdout == (
+        "0 GPU-01234567: 1 GiB -> 100 MiB; 300 MiB are in use: nothing more is given until it is less\n"
+        "1 GPU-fedcba98: 2 GiB -> 16 GiB; the card has 8 GiB, and those hold\n")
+
+
+def test_before_a_device_is_used(ration, place):
+    path = place(region.blank("train"), lives=region.kept)
+    assert ration("limit", "train").stdout == "no device is used yet: 1g, from RATION_MEM\n"
+    assert ration("limit", "train", "--mem", "2g").stdout == "no device is used yet: 1g -> 2g\n"
+    assert spec(path) == ("2g", "ration limit")
+
+
+@pytest.mark.parametrize("mem,says", [
+    ("0", "zero"), ("0:0", "zero"), ("", "--mem"), ("4x", "4x"), ("-1", "-1"),
+    ("2:1g", "no device '2'; it has 0 (GPU-01234567-89ab-cdef-0123-456789abcdef), 1 (GPU-fedcba98"),
+    ("1g,GPU-abcdabcd:1g", "no device 'GPU-abcdabcd'"),
+    ("0:1g,0:2g", "given twice"),
+    ("0:1g", "lift the limit of device 1, now 2 GiB"),
+])
+def test_wrong_limits_change_nothing(ration, place, mem, says):
+    path = place(two_devices())
+    before = path.read_bytes()
+    out = ration("limit", "train", "--mem", mem)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert says in out.stderr
+    assert path.read_bytes() == before
+
+
+def test_the_general_limit_is_not_lifted(ration, place):
+    """Devices may turn up that nobody has used yet."""
+    path = place(two_devices(spec="1g", limits=(GIB, GIB)))
+    out = ration("limit", "train", "--mem", "0:2g,1:2g")
+    assert (out.returncode, limits(path)) == (2, [GIB, GIB])
+    assert "lift the limit of all other devices, now 1 GiB" in out.stderr
+
+
+def test_names_that_fit_none(ration, place):
+    place(two_devices("train"), "train")
+    place(two_devices("serve"), "serve")
+    place(two_devices("ended"), "ended", lives=None)
+    for who in ("trai", "ended", ""):
+        out = ration("limit", who, "--mem", "1g")
+        assert (out.returncode, out.stdout) == (1, "")
+        assert f"no tenant '{who}'" in out.stderr
+        assert "train" in out.stderr and "serve" in out.stderr
+
+
+def test_names_that_fit_two(ration, place):
+    paths = [place(two_devices("train")), place(two_devices("train"))]
+    out = ration("limit", "train", "--mem", "3g")
+    assert (out.returncode, out.stdout) == (1, "")
+    assert all(str(path) in out.stderr for path in paths)
+    assert ration("limit", paths[1], "--mem", "3g").returncode == 0
+    assert [limits(path)[0] for path in paths] == [GIB, 3 * GIB]
+
+
+def test_paths_that_lead_to_no_tenant(ration, place, tmp_path):
+    (tmp_path / "other").write_text("hello")
+    (tmp_path / "empty").write_text("")
+    link = tmp_path / "link"
+    link.symlink_to(place(two_devices()))
+    for path in (tmp_path / "none", tmp_path, tmp_path / "other", tmp_path / "empty", link):
+        for options in ([], ["--mem", "1g"]):
+            out = ration("limit", path, *options)
+            assert (out.returncode, out.stdout) == (1, "")
+            assert str(path) in out.stderr
+    assert (tmp_path / "other").read_text() == "hello"
+
+
+def test_a_tenant_that_has_ended(ration, place):
+    path = place(two_devices(), lives=None)
+    before = path.read_bytes()
+    out = ration("limit", path, "--mem", "3g")
+    assert out.returncode == 1 and "has ended" in out.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_library(ration, place):
+    path = place(two_devices()[:region.HAMI_BYTES])
+    before = path.read_bytes()
+    out = ration("limit", path, "--mem", "3g")
+    assert out.returncode == 1 and "another library" in out.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_short_file(ration, place):
+    path = place(two_devices()[:region.FILE_BYTES - 1])
+    assert ration("limit", path, "--mem", "3g").returncode == 1
+
+
+def test_a_file_that_others_keep_locked(ration, place):
+    path = place(two_devices())
+    with region.Lock(path, 0, region.HAMI_BYTES):
+        out = ration("limit", "train", "--mem", "3g")
+    assert out.returncode == 1 and "locked" in out.stderr
+    assert limits(path) == [GIB, 2 * GIB]
+    assert ration("limit", "train", "--mem", "3g").returncode == 0
+
+
+def test_a_change_that_was_cut_off(ration, place):
+    """Killed in the midst of it; the next one puts it right."""
+    image = two_devices()
+    region.put(image, region.RATION_AT + 112, "8s", b"\1")
+    region.put(image, region.RATION_AT + 2292, "I", 7)
+    path = place(image)
+    assert ration("limit", "train", "--mem", "3g").returncode == 0
+    assert (limits(path), spec(path)[0], change(path)) == ([3 * GIB] * 2, "3g", 8)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_who_may_not_write(ration, place, open_copy):
+    path = place(two_devices())
+    path.chmod(0o644)
+    for part in (path.parent, *path.parents):
+        if part.stat().st_uid == 0 and str(part).startswith("/tmp/"):
+            part.chmod(part.stat().st_mode | 0o055)
+    out = subprocess.run([open_copy, "limit", str(path), "--mem", "3g"], capture_output=True,
+                         text=True, user=65534, check=False)
+    assert out.returncode == 1
+    assert "belongs to uid 0 and uid 65534 may not write it" in out.stderr
+    assert limits(path) == [GIB, 2 * GIB]
+
+
+@pytest.mark.parametrize("options,says", [
+    ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "--mem", "1g", "--mem", "2g"], "twice")])
+def test_wrong_command_lines(ration, options, says):
+    out = ration("limit", *options)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert says in out.stderr
+
+
+class Program:
+    """A program in a tenant that does what it is told."""
+
+    def __init__(self, ration, *options):
+        self.process = ration.start("run", "--sim=mem=8g,context=64m", *options, sys.executable, "-c",
+                                    PROGRAM, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self.hear() == "ready"
+
+    def hear(self):
+        return self.process.stdout.readline().strip()
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.hear()
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(timeout=60) == 0
+
+
+def test_a_running_program_feels_it(ration, sim):
+    program = Program(ration, "--mem", "1g", "--name", "a")
+    assert program.tell("take 800") == "0"
+    assert program.tell("take 800") == "2"
+    # Below the use: nothing more, and nothing of what is held goes.
+    assert "864 MiB are in use" in ration("limit", "a", "--mem", "512m").stdout
+    assert program.tell("take 1") == "2"
+    assert program.tell("info") == "0 512"
+    # A program that waits goes on when there is room.
+    assert program.tell("await 800") == "waiting"
+    assert ration("limit", "a", "--mem", "2g").stdout.endswith("512 MiB -> 2 GiB\n")
+    assert program.hear() == "got"
+    assert program.tell("info") == f"{2048 - 64 - 1600} 2048"
+    program.end()
+
+
+def test_programs_that_join_later(ration, sim, place):
+    """They come under the changed limit."""
+    script = f"{sys.executable} -c '{PROGRAM}'"
+    process = ration.start("run", "--sim=mem=8g,context=64m", "--mem", "1g", "--name", "a", "sh", "-c",
+                           f"read go; exec {script}", stdin=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(3000):
+            out = ration("limit", "a", "--mem", "2g")
+            if out.returncode == 0:
+                break
+        assert out.stdout == "no device is used yet: 1g -> 2g\n"
+        process.stdin.write("go\ninfo\n")
+        process.stdin.close()
+        assert process.stdout.read().split() == ["ready", "1984", "2048"]
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()

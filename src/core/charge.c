@@ -386,3 +386,8 @@ int charge_reconcile(struct dev dev, enum quota_kind kind)
 	/* What was under way may have ended before it could see that. */
 	return is_under_way() ? -EAGAIN : reconcile(dev, kind);
 }
+
+int charge_watch(struct dev dev)
+{
+	return quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
+}

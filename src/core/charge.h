@@ -98,6 +98,9 @@ void charge_drop_context(const void *ctx, uint64_t mark);
  */
 int charge_reconcile(struct dev dev, enum quota_kind kind);
 
+/* As charge_reconcile() for modules, by who comes again anyway: nothing is put off. */
+int charge_watch(struct dev dev);
+
 /*
  * Something ended or began that is not in the books as it was. The sum is made right by the driver's
  * figure: as soon as nothing is under way, in charge_over() at the latest.

@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/units.h"
 #include "drv/gpu_cuda.h"
+#include "hook/worker.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -52,6 +53,7 @@ static void look_for_context(struct dev dev)
 	atomic_store_explicit(&state.s.has_looked[dev.v], 1, memory_order_relaxed);
 	if (quota_held(dev, QUOTA_CONTEXT) == 0)
 		charge_reconcile(dev, QUOTA_CONTEXT);
+	worker_start();
 }
 
 void enter_forget_context(struct dev dev)

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,7 +40,7 @@ static void look(void)
 
 		if (device_by_ordinal((struct cuda_ord){ o }, &dev) &&
 		    quota_held(dev, QUOTA_CONTEXT) > 0)
-			charge_reconcile(dev, QUOTA_MODULE);
+			charge_watch(dev);
 	}
 }
 
@@ -73,48 +74,59 @@ static void stop(void)
 
 typedef int create_fn(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *),
 		      void *arg);
-typedef int stack_fn(pthread_attr_t *attr, size_t bytes);
+typedef int stack_fn(pthread_attr_t *attr, void *stack, size_t bytes);
 
 /*
  * Through the driver, which has threads: libc alone does not know these names before glibc 2.34, and
  * under them a library built with a later one could not be loaded.
  */
-static create_fn *thread_create(void)
+static int create_on(void *stack)
 {
-	return (create_fn *)real_symbol(REAL_CUDA, "pthread_create");
-}
-
-static int create_with(create_fn *call, size_t stack_bytes)
-{
-	stack_fn *set_stack = (stack_fn *)real_symbol(REAL_CUDA, "pthread_attr_setstacksize");
+	create_fn *create_thread = (create_fn *)real_symbol(REAL_CUDA, "pthread_create");
+	stack_fn *set_stack = (stack_fn *)real_symbol(REAL_CUDA, "pthread_attr_setstack");
 	pthread_attr_t attr;
 	pthread_t thread;
 	int rc;
 
+	if (!create_thread || (stack && !set_stack))
+		return ENOSYS;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (stack_bytes && set_stack)
-		set_stack(&attr, stack_bytes);
-	rc = call(&thread, &attr, run, NULL);
+	rc = stack ? set_stack(&attr, stack, STACK_BYTES) : 0;
+	if (rc == 0)
+		rc = create_thread(&thread, &attr, run, NULL);
 	pthread_attr_destroy(&attr);
 	return rc;
+}
+
+/* A stack of our own, with a guard page: libc ends the program where it cannot map one itself. */
+static void *map_stack(void)
+{
+	const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	char *m = mmap(NULL, page_bytes + STACK_BYTES, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+
+	if (m == MAP_FAILED)
+		return NULL;
+	mprotect(m, page_bytes, PROT_NONE);
+	return m + page_bytes;
 }
 
 /* With all signals blocked, which the thread inherits: they are the program's threads'. */
 static int create(void)
 {
-	create_fn *call = thread_create();
 	const uint64_t all = UINT64_MAX;
+	void *stack = map_stack();
 	uint64_t old;
 	int rc;
 
-	if (!call)
-		return ENOSYS;
+	if (!stack)
+		return ENOMEM;
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(old));
-	rc = create_with(call, STACK_BYTES);
-	/* A program with large thread-local data needs more stack for any thread. */
+	rc = create_on(stack);
+	/* A program with large thread-local data needs more stack for any thread: libc knows how much. */
 	if (rc == EINVAL)
-		rc = create_with(call, 0);
+		rc = create_on(NULL);
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
 	return rc;
 }

@@ -3,6 +3,7 @@
  * can be told to fail.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -58,7 +59,11 @@ static int fails(void)
 	int left = real.fail_in;
 
 	atomic_fetch_add(&real.calls, 1);
-	return left > 0 && atomic_fetch_sub(&real.fail_in, 1) == 1;
+	if (left <= 0 || atomic_fetch_sub(&real.fail_in, 1) != 1)
+		return 0;
+	/* libc's own callers rely on it. */
+	errno = ENOMEM;
+	return 1;
 }
 
 void *malloc(size_t bytes)

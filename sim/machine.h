@@ -20,6 +20,9 @@
 
 enum { MACHINE_DEVICES = 64, MACHINE_PROCESSES = 2048 };
 
+/* With RATION_SIM="pids=host" a process's pid on the host is its own and this. */
+#define MACHINE_HOST_PIDS 1000000u
+
 /* Constant after machine_open(). */
 struct machine_device {
 	char name[96];
@@ -37,7 +40,7 @@ struct machine_device {
 };
 
 struct machine_process {
-	uint32_t pid;          /* in the reader's pid namespace; 0 where it cannot be known */
+	uint32_t pid; /* in the reader's pid namespace, or the host's; 0 where it cannot be known */
 	uint64_t used_bytes;   /* device memory this process holds, without managed memory */
 	uint32_t sm_util_pct;  /* share of the last second in which its kernels ran, 0..100 */
 	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */

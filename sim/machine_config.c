@@ -72,12 +72,19 @@ static int set_count(struct machine_config *config, unsigned i, struct text valu
 	return parse_number(value, 1, MACHINE_DEVICES, &config->count);
 }
 
+/* 12.4, or as CUDA itself writes it: 12040. */
 static int set_driver(struct machine_config *config, unsigned i, struct text value)
 {
 	struct text major = { value.at, 0 }, minor = { NULL, 0 };
 	unsigned high, low = 0;
 
 	(void)i;
+	if (!parse_number(value, 11000, 99090, &high)) {
+		if (high % 10 || high % 1000 > 90)
+			return -EINVAL;
+		config->cuda_version = high;
+		return 0;
+	}
 	while (major.len < value.len && value.at[major.len] != '.')
 		major.len++;
 	if (major.len < value.len) {
@@ -100,6 +107,15 @@ static int set_nvml(struct machine_config *config, unsigned i, struct text value
 			return -EINVAL;
 	}
 	return copy_text(value, config->driver_version, sizeof(config->driver_version));
+}
+
+static int set_pids(struct machine_config *config, unsigned i, struct text value)
+{
+	(void)i;
+	if (value.len != 4 || (memcmp(value.at, "host", 4) && memcmp(value.at, "same", 4)))
+		return -EINVAL;
+	config->has_host_pids = value.at[0] == 'h';
+	return 0;
 }
 
 static int set_mem(struct machine_config *config, unsigned i, struct text value)
@@ -237,8 +253,9 @@ static int set_seed(struct machine_config *config, unsigned i, struct text value
 
 static const struct key keys[] = {
 	{ "count", set_count, true, "a number of devices from 1 to 64" },
-	{ "driver", set_driver, true, "a CUDA version such as 13.0 or 12.4" },
+	{ "driver", set_driver, true, "a CUDA version such as 13.0, 12.4 or 12040" },
 	{ "nvml", set_nvml, true, "a driver version such as 580.65.06" },
+	{ "pids", set_pids, true, "same or host: whose pids NVML's lists show" },
 	{ "seed", set_seed, true, "any text; UUIDs and serial numbers follow from it" },
 	{ "mem", set_mem, false, RIGHT_SIZE ", at least 1m" },
 	{ "reserved", set_reserved, false, RIGHT_SIZE ", or 0" },

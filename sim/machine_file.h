@@ -72,6 +72,7 @@ struct machine_slot {
 struct machine_config {
 	uint32_t count;
 	uint32_t cuda_version;
+	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
 	char driver_version[32];
 	struct machine_device device[MACHINE_DEVICES];
 };

@@ -154,7 +154,11 @@ static bool read_process(int slot, int i, struct machine_process *out)
 	out->has_context = atomic_load(&from->contexts) >> i & 1;
 	if (!pid || (!out->used_bytes && !out->has_context))
 		return false;
-	out->pid = namespace == machine_self()->pid_namespace ? pid : find_pid(pid, namespace);
+	if (machine_self()->file->config.has_host_pids)
+		out->pid = pid + MACHINE_HOST_PIDS;
+	else
+		out->pid = namespace == machine_self()->pid_namespace ? pid :
+									find_pid(pid, namespace);
 	ring = machine_time_find(slot, i);
 	out->sm_util_pct = ring ? machine_time_busy_pct(ring, (uint64_t)clock_now_ns()) : 0;
 	out->last_seen_us = ring ? atomic_load_explicit(&ring->last_us, memory_order_relaxed) : 0;

@@ -11,14 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* What is passed on. Blocked and taken by sigwaitinfo(): no handler, so nothing to inherit. */
-static const int passed_on[] = { SIGTERM, SIGHUP,  SIGINT,  SIGQUIT,
-				 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT };
-
-enum { PASSED_ON = sizeof(passed_on) / sizeof(*passed_on) };
 
 /* True when a directory of PATH has a file of that name. */
 static bool is_in_path(const char *name)
@@ -87,6 +82,31 @@ static bool has_ended(pid_t pid, int *out_status)
 	return false;
 }
 
+/*
+ * True of a signal that the program has not got by itself. What the terminal sends goes to it as well,
+ * but for the hangup, of which the session's leader alone is told; what it sends us it does not want.
+ */
+static bool is_to_pass_on(const siginfo_t *info, pid_t pid)
+{
+	if (info->si_code <= 0)
+		return info->si_pid != pid;
+	switch (info->si_signo) {
+	case SIGCHLD:
+	case SIGINT:
+	case SIGQUIT:
+	case SIGTSTP:
+	case SIGTTIN:
+	case SIGTTOU:
+	case SIGWINCH:
+		return false;
+	case SIGHUP:
+	case SIGCONT:
+		return getsid(0) == getpid();
+	default:
+		return true; /* of a timer from before this program was started, for instance */
+	}
+}
+
 static void watch(pid_t pid, const sigset_t *set, int *out_status)
 {
 	siginfo_t info;
@@ -94,26 +114,32 @@ static void watch(pid_t pid, const sigset_t *set, int *out_status)
 	while (!has_ended(pid, out_status)) {
 		int sig = sigwaitinfo(set, &info);
 
-		/* From the kernel: the terminal's own, which goes to the program as well. */
-		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0 && info.si_pid != pid)
+		if (sig > 0 && is_to_pass_on(&info, pid))
 			kill(pid, sig);
 	}
+}
+
+/*
+ * Blocks all signals, to be taken by sigwaitinfo(): no handler, so nothing to inherit. Not by
+ * sigprocmask(), which leaves out what libc uses itself. A fault of our own ends us all the same.
+ */
+static void block_all(sigset_t *out_all, sigset_t *out_old)
+{
+	memset(out_all, 0xff, sizeof(*out_all));
+	sigemptyset(out_old);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, out_all, out_old, _NSIG / 8);
 }
 
 int run_child_wait(const char *command, char **argv, int *out_status)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL }, old_chld;
-	sigset_t set, old;
+	sigset_t all, old;
 	pid_t pid;
 	int rc;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGCHLD);
-	for (int i = 0; i < PASSED_ON; i++)
-		sigaddset(&set, passed_on[i]);
 	/* Ignored, as some parents leave it, the kernel would reap the program itself. */
 	sigaction(SIGCHLD, &dfl, &old_chld);
-	sigprocmask(SIG_BLOCK, &set, &old);
+	block_all(&all, &old);
 	pid = fork();
 	if (pid == 0) {
 		sigaction(SIGCHLD, &old_chld, NULL);
@@ -125,7 +151,7 @@ int run_child_wait(const char *command, char **argv, int *out_status)
 		sigprocmask(SIG_SETMASK, &old, NULL);
 		return rc;
 	}
-	watch(pid, &set, out_status);
+	watch(pid, &all, out_status);
 	return 0;
 }
 

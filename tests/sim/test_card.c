@@ -185,8 +185,22 @@ static int child(void *arg)
 	return 0;
 }
 
+/* As an older driver does in a container: the list shows the host's pids, and none is ours. */
+static int host_pids(void *arg)
+{
+	(void)arg;
+	check_machine("count=1,mem=1g,context=64m,pids=host");
+	OK(cuInit(0));
+	card = nvml_start();
+	make_primary();
+	TRUE(own_bytes() == -1);
+	TRUE(nvml_process_bytes(card, (unsigned)getpid() + 1000000) == (int64_t)CONTEXT_BYTES);
+	return check_end();
+}
+
 int main(void)
 {
+	TRUE(check_child(host_pids, NULL));
 	check_machine("count=1,mem=8g,context=64m");
 	lookups();
 	OK(cuInit(0));

@@ -46,6 +46,32 @@ static void test_defaults(void **state)
 	}
 }
 
+static void test_driver_versions(void **state)
+{
+	const struct {
+		const char *text;
+		unsigned version;
+	} good[] = {
+		{ "driver=11", 11000 },   { "driver=12.4", 12040 },  { "driver=12040", 12040 },
+		{ "driver=13.0", 13000 }, { "driver=13000", 13000 }, { "driver=11080", 11080 }
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(good) / sizeof(good[0]); k++) {
+		assert_int_equal(read_config(good[k].text), 0);
+		assert_int_equal(config.cuda_version, good[k].version);
+	}
+}
+
+static void test_pids(void **state)
+{
+	(void)state;
+	assert_int_equal(read_config("pids=same"), 0);
+	assert_int_equal(config.has_host_pids, 0);
+	assert_int_equal(read_config("pids=host"), 0);
+	assert_int_equal(config.has_host_pids, 1);
+}
+
 static void test_every_key(void **state)
 {
 	(void)state;
@@ -152,6 +178,11 @@ static void test_bad_values(void **state)
 		{ "cc=.0", "cc=.0" },
 		{ "driver=x", "driver=x" },
 		{ "driver=12.", "driver=12." },
+		{ "driver=12045", "driver=12045" },
+		{ "driver=12100", "driver=12100" },
+		{ "driver=1204", "driver=1204" },
+		{ "pids=hos", "pids=hos" },
+		{ "pids=", "pids=" },
 		{ "nvml=abc", "nvml=abc" },
 		{ "name=", "name=" },
 		{ "uuid=GPU-1", "uuid=GPU-1" },
@@ -192,9 +223,10 @@ static void test_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),   cmocka_unit_test(test_every_key),
-		cmocka_unit_test(test_lists),      cmocka_unit_test(test_identities),
-		cmocka_unit_test(test_bad_values), cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_defaults),        cmocka_unit_test(test_every_key),
+		cmocka_unit_test(test_driver_versions), cmocka_unit_test(test_pids),
+		cmocka_unit_test(test_lists),           cmocka_unit_test(test_identities),
+		cmocka_unit_test(test_bad_values),      cmocka_unit_test(test_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 """`ration run`: the program it starts, its end, its signals."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -107,9 +108,8 @@ def test_standard_descriptors_may_be_closed(ration, tmp_path, closed):
 TRAP = """
 import os, signal, sys
 def told(sig, frame):
-    print("got", signal.Signals(sig).name, flush=True)
-for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1,
-            signal.SIGUSR2):
+    os.write(1, b"got %d\\n" % sig)
+for sig in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
     signal.signal(sig, told)
 print(os.getpid(), flush=True)
 for line in sys.stdin:
@@ -125,20 +125,45 @@ def trap(ration):
                            stdin=subprocess.PIPE, start_new_session=True)
     process.child = int(process.stdout.readline())
     yield process
-    if process.poll() is None:
-        process.kill()
+    process.kill()
+    process.wait()
+    if os.path.exists(f"/proc/{process.child}"):
         os.kill(process.child, signal.SIGKILL)
-        process.wait()
 
 
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
-                                 signal.SIGUSR1, signal.SIGUSR2])
+CATCHABLE = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+@pytest.mark.parametrize("sig", CATCHABLE)
 def test_signals_are_passed_on(trap, sig):
     trap.send_signal(sig)
-    assert trap.stdout.readline() == f"got {sig.name}\n"
+    assert select.select([trap.stdout], [], [], 10)[0], "nothing came"
+    assert trap.stdout.readline() == f"got {int(sig)}\n"
     trap.stdin.write("end\n")
     trap.stdin.flush()
+    # Its own end is that of the program, whatever came.
     assert trap.wait(30) == 5
+
+
+@pytest.mark.parametrize("sig", [signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
+                                 signal.SIGSEGV, signal.SIGXCPU, signal.SIGRTMIN, signal.SIGRTMAX, 32])
+def test_a_signal_ends_the_program_first(ration, eventually, sig):
+    process = ration.start("run", "sh", "-c", "echo $$; exec sleep 1000")
+    child = int(process.stdout.readline())
+    process.send_signal(sig)
+    assert process.wait(30) == (-sig if sig != 32 else 128 + sig)
+    assert not os.path.exists(f"/proc/{child}")
+    assert ration.regions() == []
+
+
+def test_a_timer_from_before_is_the_programs(ration):
+    # alarm(2) goes on over exec(3); a process started by fork(2) does not have it.
+    out = ration("run", "sleep", "1000", preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 0.5))
+    assert out.returncode == -signal.SIGALRM
+
+
+def test_what_the_program_sends_us_does_not_come_back(ration):
+    assert ration("run", "sh", "-c", "kill -TERM $PPID; exit 4").returncode == 4
 
 
 def state(pid):
@@ -193,6 +218,29 @@ def test_interrupt_from_the_terminal_comes_once(ration):
     out = subprocess.run([sys.executable, "-c", TERMINAL, ration.path, "run", sys.executable, "-c",
                           INTERRUPTED], env=ration.env, timeout=60, check=False)
     assert out.returncode == 1
+
+
+HANGUP = """
+import os, pty, signal, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+seen = b""
+while b"ready" not in seen:
+    seen += os.read(terminal, 1000)
+os.close(terminal)
+_, status = os.waitpid(pid, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_the_terminal_hangs_up(ration):
+    """The kernel tells the session's leader alone, which `ration run` may be."""
+    program = ("import os, signal, sys; signal.signal(signal.SIGHUP, lambda *_: os._exit(6));"
+               "print('ready', flush=True); signal.pause(); sys.exit(7)")
+    out = subprocess.run([sys.executable, "-c", HANGUP, ration.path, "run", sys.executable, "-c",
+                          program], env=ration.env, timeout=60, check=False)
+    assert out.returncode == 6
 
 
 JOB = """

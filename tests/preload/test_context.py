@@ -52,7 +52,8 @@ def test_no_context_is_made_for_the_program(place):
 
 # field fault 19: memory that no allocation call shows
 def test_modules(place):
-    program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB).await_word("look")
+    program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB,
+                          CUDA_MODULE_LOADING="EAGER").await_word("look")
     assert place.truth() == {program.pid: place.charged()}
     program.go().end()
 

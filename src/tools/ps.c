@@ -212,8 +212,6 @@ int ps_main(int argc, char **argv)
 		rc = opt.is_json ? ps_json_print(&list, stdout) : print_table(&list);
 		tenant_list_free(&list);
 	}
-	if (rc == 0 && fflush(stdout) != 0)
-		rc = -errno;
 	if (rc < 0)
 		tools_complain(COMMAND, "%s", strerror(-rc));
 	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;

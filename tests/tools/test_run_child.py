@@ -226,7 +226,7 @@ pid, terminal = pty.fork()
 if pid == 0:
     os.execvp(sys.argv[1], sys.argv[1:])
 seen = b""
-while b"ready" not in seen:
+while b"ready\\r\\n" not in seen:
     seen += os.read(terminal, 1000)
 os.close(terminal)
 _, status = os.waitpid(pid, 0)

@@ -29,8 +29,8 @@
 /* A driver that has to wake its cards takes seconds. */
 #define PROBE_WAIT_NS (60 * NSEC_PER_SEC)
 
-/* What the probe is tried with where nothing is limited. */
-#define TRIAL_SPEC "256m"
+/* What the probe is tried with where nothing is limited: a context fits, no card is as small. */
+#define TRIAL_SPEC "2g"
 
 struct options {
 	bool has_sim;

@@ -79,6 +79,8 @@ static void find_cuda(struct doctor_driver *d)
 	if (!d->uuid)
 		d->uuid = dlsym(d->cuda, "cuDeviceGetUuid");
 	d->total = dlsym(d->cuda, "cuDeviceTotalMem_v2");
+	d->retain = dlsym(d->cuda, "cuDevicePrimaryCtxRetain");
+	d->release = dlsym(d->cuda, "cuDevicePrimaryCtxRelease_v2");
 	d->proc_address = dlsym(d->cuda, "cuGetProcAddress");
 	d->proc_address_v2 = dlsym(d->cuda, "cuGetProcAddress_v2");
 }

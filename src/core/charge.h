@@ -99,6 +99,21 @@ void charge_drop_context(const void *ctx, uint64_t mark);
 int charge_reconcile(struct dev dev, enum quota_kind kind);
 
 /*
+ * As charge_reconcile(), and waits some milliseconds for a moment in which the card can be asked.
+ * Nothing of the calling thread is under way.
+ */
+int charge_reconcile_soon(struct dev dev, enum quota_kind kind);
+
+/* Looks at the card begun so far in this process: unchanged means that nobody looked. */
+uint64_t charge_looks(void);
+
+/*
+ * Reserves `bytes` for a context. 0 as after charge_begin(), and no look at the card takes the
+ * reservation for something that is gone before charge_over(); or -EDQUOT.
+ */
+int charge_reserve_context(struct dev dev, uint64_t bytes);
+
+/*
  * Something ended or began that is not in the books as it was. The sum is made right by the driver's
  * figure: as soon as nothing is under way, in charge_over() at the latest.
  */

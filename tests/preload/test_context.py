@@ -64,7 +64,7 @@ def test_a_limit_below_a_context(place, limit):
     for _ in range(2):
         done = place.run("quota", "hold", 1, RATION_MEM=limit, status=1, err=None)
         line = done.err.splitlines()[0]
-        assert re.search(r"a context needs 64 MiB and the limit leaves \d+ of \d+ MiB", line)
+        assert re.search(r"a context needs 64 MiB and the limit leaves \d+ MiB of \d+ MiB", line)
         assert f"cuDevicePrimaryCtxRetain(&ctx, 0): {OUT_OF_MEMORY}" in done.err
     assert place.charged() == 0 and place.truth() == {}
 

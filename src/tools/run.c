@@ -195,6 +195,18 @@ static void warn_if_larger(const char *source, const struct limits_item *item,
 			       item->who, units_format_size(e->memory_bytes, card, sizeof(card)));
 }
 
+/* Whoever means gigabytes by a bare number would wonder why no program starts. */
+static void warn_if_tiny(const char *source, const struct limits_item *item)
+{
+	char limit[32];
+
+	if (item->bytes < MIB)
+		tools_complain(COMMAND,
+			       "warning: %s: %s is less than any program needs; a number without a "
+			       "unit is in bytes, write 10g for 10 GiB",
+			       source, units_format_size(item->bytes, limit, sizeof(limit)));
+}
+
 /*
  * Looks whether the devices that the specification names exist. Where NVML cannot say, the library
  * will in the program.
@@ -211,6 +223,7 @@ static int check_devices(const char *spec, const char *source, const char *nvml)
 	for (const char *at = spec; limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
 		const struct device_list_entry *e;
 
+		warn_if_tiny(source, &item);
 		if (!item.who[0])
 			continue;
 		if (!is_read && device_list_read(nvml, &list) < 0)

@@ -48,8 +48,8 @@ struct scene {
 };
 
 static const char doc[] =
-	"Checks whether Ration works in this environment: the driver, every way to it, the kernel, the "
-	"region file, and which limits are in force and where each came from."
+	"Checks whether Ration works in this environment: the driver, every way to it, the kernel, "
+	"the region file, and which limits are in force and where each came from."
 	"\v"
 	"Every line says ok, note, warn or FAIL. The exit status is 0 when nothing failed, else 1.";
 

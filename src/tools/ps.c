@@ -24,8 +24,8 @@ struct options {
 };
 
 static const char doc[] =
-	"Shows the tenants of this machine that can be seen from here, with the memory each may use, "
-	"uses and has left on every device, and below each its processes.";
+	"Shows the tenants of this machine that can be seen from here, with the memory each may "
+	"use, uses and has left on every device, and below each its processes.";
 
 static const struct argp_option option_table[] = {
 	{ "json", KEY_JSON, NULL, 0, "print JSON", 0 },

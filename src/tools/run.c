@@ -33,11 +33,11 @@ static const char doc[] =
 	"Starts COMMAND as a tenant of its own: every program in it uses the GPU under one memory "
 	"limit, which none of them can change."
 	"\v"
-	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or UUID "
-	"(0:10g,1:4g or GPU-8f6d3c2a:10g). Without --mem the limits are those of RATION_MEM or of the "
-	"scheduler's variables, else there are none.\n\n"
-	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be started "
-	"as a tenant, 126 when it cannot be executed, 127 when it is not found.";
+	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or "
+	"UUID (0:10g,1:4g or GPU-8f6d3c2a:10g). Without --mem the limits are those of RATION_MEM "
+	"or of the scheduler's variables, else there are none.\n\n"
+	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be "
+	"started as a tenant, 126 when it cannot be executed, 127 when it is not found.";
 
 static const struct argp_option option_table[] = {
 	{ "mem", 'm', "SPEC", 0, "memory limit", 0 },

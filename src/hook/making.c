@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "base/sys.h"
+#include "base/turn.h"
 #include "base/units.h"
 #include "core/context.h"
 #include "drv/gpu_cuda.h"
@@ -17,8 +17,7 @@
 enum { REFUSALS_SAID = 8 };
 
 struct making_state {
-	/* The thread that makes the primary context of each device, 0: none; a futex. */
-	_Atomic unsigned maker_tid[RATION_DEVICES];
+	struct turn maker[RATION_DEVICES]; /* to make the primary context */
 	/* Primary contexts begun on each device; atomic. */
 	_Atomic unsigned primaries[RATION_DEVICES];
 	/* Contexts that were begun on each device, and how many of them are over; atomic. */
@@ -51,8 +50,7 @@ void making_over(struct making *m)
 {
 	if (!m->is_maker)
 		return;
-	atomic_store(&state.s.maker_tid[m->dev.v], 0);
-	sys_futex_wake_all(&state.s.maker_tid[m->dev.v]);
+	turn_give(&state.s.maker[m->dev.v]);
 	m->is_maker = false;
 }
 
@@ -136,33 +134,14 @@ enum enter making_begin(struct making *m, CUdevice ord, CUresult *out_res)
 	return what == ENTER_CHARGE ? reserve(m, out_res) : what;
 }
 
-/*
- * Becomes the one thread that makes the primary context, so that two do not reserve for one. Gives
- * up on it after a time, and in a signal handler that interrupted the maker.
- */
-static bool become_maker(struct dev dev)
-{
-	_Atomic unsigned *maker_tid = &state.s.maker_tid[dev.v];
-	unsigned me = (unsigned)sys_gettid(), owner;
-	int64_t end_ns = clock_now_ns() + MAKER_WAIT_NS;
-
-	for (;;) {
-		owner = 0;
-		if (atomic_compare_exchange_strong(maker_tid, &owner, me))
-			return true;
-		if (owner == me || clock_now_ns() >= end_ns)
-			return false;
-		sys_futex_wait(maker_tid, owner, 100 * NSEC_PER_MSEC);
-	}
-}
-
 enum enter making_begin_primary(struct making *m, CUdevice ord, CUresult *out_res)
 {
 	enum enter what = enter(m, ord, out_res);
 
 	if (what != ENTER_CHARGE)
 		return what;
-	m->is_maker = become_maker(m->dev);
+	/* Two would reserve for one. */
+	m->is_maker = turn_take(&state.s.maker[m->dev.v], MAKER_WAIT_NS);
 	if (gpu_cuda_primary_active((struct cuda_ord){ ord })) {
 		making_over(m);
 		return ENTER_FORWARD;

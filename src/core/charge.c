@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/turn.h"
 #include "core/context.h"
 #include "core/graph.h"
 #include "core/pool.h"
@@ -14,6 +15,9 @@
 /* How long a refusal waits for a moment in which the card can be asked. */
 #define ASK_WAIT_NS (20 * NSEC_PER_MSEC)
 #define ASK_NAP_NS (100 * NSEC_PER_USEC)
+
+/* How long a small request waits for its turn to look for room in open blocks. */
+#define HOPE_WAIT_NS NSEC_PER_SEC
 
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
@@ -33,6 +37,7 @@ struct charge_state {
 	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
+	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
 };
 PROCESS_STATE(charge_state, state);
 
@@ -181,6 +186,36 @@ static int reserve(struct charge *c, uint64_t bytes)
 	return rc;
 }
 
+/*
+ * The limit says no to a block, but the driver may have room in one that is charged already. 0 with
+ * the turn to try it, or with the reservation where there is room again; or -EDQUOT.
+ */
+static int hope(struct charge *c, uint64_t bytes)
+{
+	struct turn *turn = &state.s.hope[c->dev.v];
+	int rc;
+
+	if (!track_has_block(c->dev) || !turn_take(turn, HOPE_WAIT_NS))
+		return -EDQUOT;
+	rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
+	if (rc == -EDQUOT) {
+		c->has_turn = true;
+		return 0;
+	}
+	if (rc == 0)
+		c->bytes = bytes;
+	turn_give(turn);
+	return rc;
+}
+
+/* The charge is over. */
+static void end(struct charge *c)
+{
+	if (c->has_turn)
+		turn_give(&state.s.hope[c->dev.v]);
+	charge_over();
+}
+
 static int reserve_tracked(struct charge *c, uint64_t bytes)
 {
 	int rc;
@@ -189,9 +224,8 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 	if (!c->node)
 		return -ENOMEM;
 	rc = reserve(c, bytes);
-	if (rc < 0 && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES &&
-	    track_has_block(c->dev))
-		rc = 0; /* perhaps it fits into a block that is charged already */
+	if (rc == -EDQUOT && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES)
+		rc = hope(c, bytes);
 	if (rc < 0) {
 		track_discard(c->node);
 		return rc;
@@ -235,7 +269,7 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 		charge_look_later(c->dev);
 	}
-	charge_over();
+	end(c);
 	return 0;
 }
 
@@ -271,7 +305,7 @@ void charge_cancel(struct charge *c)
 	quota_release(c->dev, QUOTA_DATA, c->bytes);
 	track_discard(c->node);
 	handle_discard(c->handle);
-	charge_over();
+	end(c);
 }
 
 struct track_node *charge_take(uint64_t addr, struct dev *out_dev)

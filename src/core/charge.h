@@ -20,6 +20,7 @@ struct charge {
 	const void *ctx;
 	bool is_managed;
 	bool is_object;
+	bool has_turn;   /* nothing is reserved: perhaps the driver has room */
 	bool has_before; /* of an object: the look at the card before the call, as follows */
 	uint64_t before_begun, before_driver_bytes, before_tracked_bytes;
 	struct track_node *node;
@@ -31,7 +32,9 @@ void charge_init(const struct gpu_ops *ops);
 
 /*
  * Reserves for a linear allocation of `bytes` in context `ctx`. A small one that the limit has no
- * block left for may still go on: perhaps the driver has room in an open block. 0, -EDQUOT, -ENOMEM.
+ * block left for may still go on: perhaps the driver has room in an open block. Where it has not, it
+ * opens one, which is given back at once; such requests go one at a time, so that a process is above
+ * its limit by one block on each device at most, for as long as that takes. 0, -EDQUOT, -ENOMEM.
  */
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 

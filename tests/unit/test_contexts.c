@@ -2,6 +2,7 @@
  * Contexts on the model driver: what one costs is learnt, charged and taken off again, also where
  * the card cannot be asked and where others are in between.
  */
+#include "base/log.h"
 #include "hook/enter.h"
 
 #include "member.h"
@@ -189,23 +190,30 @@ static void a_new_primary_context_in_the_middle(void)
 	CHECK_EQ(quota_used(dev0), 0);
 }
 
-/* Lines that were said to standard error. */
-static int lines_said(void (*say)(void))
+/* What is said to standard error, as text that is kept until the next. */
+static const char *said(void (*say)(void))
 {
-	char text[65536];
+	static char text[65536];
 	int fd = open(scratch_path("said"), O_CREAT | O_TRUNC | O_RDWR, 0600), old = dup(2);
-	int lines = 0;
 	ssize_t n;
 
 	CHECK(fd >= 0 && old >= 0 && dup2(fd, 2) == 2);
 	say();
 	CHECK(dup2(old, 2) == 2);
-	n = pread(fd, text, sizeof(text), 0);
+	n = pread(fd, text, sizeof(text) - 1, 0);
 	CHECK(n >= 0);
-	for (ssize_t i = 0; i < n; i++)
-		lines += text[i] == '\n';
+	text[n] = '\0';
 	close(fd);
 	close(old);
+	return text;
+}
+
+static int lines_said(void (*say)(void))
+{
+	int lines = 0;
+
+	for (const char *at = said(say); *at; at++)
+		lines += *at == '\n';
 	return lines;
 }
 
@@ -225,6 +233,21 @@ static void refusals_are_not_said_without_end(void)
 	CHECK_EQ(lines_said(be_refused), 0);
 }
 
+static void refuse_little(void)
+{
+	CHECK(enter_refused(-EDQUOT, dev0, 1000) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Sizes are said as they are, small ones too. */
+static void refusals_name_the_sizes(void)
+{
+	begin("300k");
+	log_set_level(LOG_WARN);
+	CHECK(strstr(said(refuse_little), ": 1000 B refused: 0 B of 300 KiB are in use\n"));
+	CHECK(strstr(said(be_refused),
+		     ": a context needs 12 MiB and the limit leaves 300 KiB of 300 KiB\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +257,7 @@ int main(void)
 		fresh_test(modules_are_not_in_the_cost),
 		fresh_test(users_keep_a_context),
 		fresh_test(a_new_primary_context_in_the_middle),
+		fresh_test(refusals_name_the_sizes),
 		fresh_test(refusals_are_not_said_without_end),
 	};
 

@@ -7,6 +7,7 @@
 #include "cuda_device.h"
 #include "cuda_event.h"
 #include "cuda_fault.h"
+#include "cuda_graph_memory.h"
 #include "cuda_limit.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
@@ -131,6 +132,7 @@ void cuda_context_stop(struct CUctx_st *ctx)
 	machine_give(ctx->index, cuda_device_get(ctx->dev)->context_bytes);
 	if (--contexts.living[ctx->index] == 0) {
 		cuda_pool_empty_device(ctx->dev);
+		cuda_graph_memory_empty_device(ctx->dev);
 		machine_set_context(ctx->index, false);
 	}
 	ctx->is_stopping = false;

@@ -144,26 +144,25 @@ static int asked_for_lazy(void *arg)
 	return check_end();
 }
 
-static const char variables_ptx[] =
-	".version 6.0\n"
-	".target sm_50 // .global .b8 not_this[5];\n"
-	".address_size 64\n"
-	"/* .global .b8 nor_this[5]; */\n"
-	".extern .global .align 4 .b8 elsewhere[16];\n"
-	".visible .global .align 16 .b8 big[67108864];\n"
-	".global .u32 word;\n"
-	".visible .global .align 8 .v2 .f32 pairs[3][4] = {0f00000000};\n"
-	".visible .entry empty()\n"
-	"{\n"
-	"	.local .align 8 .b8 depot[4096];\n"
-	"	.reg .u32 %r<2>;\n"
-	"	ld.global.u32 %r1, [word];\n"
-	"	ret;\n"
-	"}\n"
-	".visible .entry spin(.param .u64 ns)\n"
-	"{\n"
-	"	ret;\n"
-	"}\n";
+static const char variables_ptx[] = ".version 6.0\n"
+				    ".target sm_50 // .global .b8 not_this[5];\n"
+				    ".address_size 64\n"
+				    "/* .global .b8 nor_this[5]; */\n"
+				    ".extern .global .align 4 .b8 elsewhere[16];\n"
+				    ".visible .global .align 16 .b8 big[67108864];\n"
+				    ".global .u32 word = 0;\n"
+				    ".visible .global .align 8 .v2 .f32 pairs[3][4];\n"
+				    ".visible .entry empty()\n"
+				    "{\n"
+				    "	.local .align 8 .b8 depot[4096];\n"
+				    "	.reg .u32 %r<2>;\n"
+				    "	ld.global.u32 %r1, [word];\n"
+				    "	ret;\n"
+				    "}\n"
+				    ".visible .entry spin(.param .u64 ns)\n"
+				    "{\n"
+				    "	ret;\n"
+				    "}\n";
 
 /* A module's variables are device memory from its load on. */
 static void variables(void)

@@ -11,6 +11,7 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "cuda_fault.h"
+#include "cuda_module.h"
 #include "machine.h"
 
 /* Lives in a page that the kernel wipes in a fork child: the child finds the driver neither ready
@@ -80,6 +81,7 @@ static CUresult start(void)
 	stay_loaded();
 	if (err)
 		return err == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_SYSTEM_NOT_READY;
+	cuda_module_init();
 	return cuda_device_enumerate();
 }
 

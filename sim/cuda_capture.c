@@ -400,6 +400,11 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *inout_mode)
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
+struct CUgraph_st *cuda_capture_graph(const struct CUstream_st *stream)
+{
+	return stream->capture->graph;
+}
+
 CUresult cuda_capture_info(struct CUstream_st *stream, struct cuda_capture_info *out)
 {
 	struct cuda_capture *capture = stream->capture;

@@ -42,6 +42,9 @@ CUresult cuda_capture_check_sync(struct CUstream_st *stream);
 /* The same for one stream: refused while it captures, which is then invalidated. */
 CUresult cuda_capture_check_stream(struct CUstream_st *stream);
 
+/* The graph that a capturing stream's work goes into. */
+struct CUgraph_st *cuda_capture_graph(const struct CUstream_st *stream);
+
 /* What a stream's capture is at; the next node of the stream depends on `dependencies`. */
 struct cuda_capture_info {
 	CUstreamCaptureStatus status;

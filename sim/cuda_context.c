@@ -7,6 +7,8 @@
 #include "cuda_device.h"
 #include "cuda_event.h"
 #include "cuda_fault.h"
+#include "cuda_graph_memory.h"
+#include "cuda_limit.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
 #include "cuda_pool.h"
@@ -110,12 +112,7 @@ CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags)
 	ctx->api_version = 3020;
 	ctx->error = CUDA_SUCCESS;
 	ctx->peers = 0;
-	ctx->local_bytes = 0;
-	ctx->limit[CU_LIMIT_STACK_SIZE] = 1024;
-	ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = 7 << 20;
-	ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-	ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128;
-	ctx->limit[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
+	cuda_limit_start(ctx);
 	ctx->is_alive = true;
 	return CUDA_SUCCESS;
 }
@@ -131,9 +128,11 @@ void cuda_context_stop(struct CUctx_st *ctx)
 	cuda_module_delete_all(ctx);
 	cuda_array_delete_all(ctx);
 	cuda_memory_delete_all(ctx);
-	machine_give(ctx->index, cuda_device_get(ctx->dev)->context_bytes + ctx->local_bytes);
+	cuda_limit_stop(ctx);
+	machine_give(ctx->index, cuda_device_get(ctx->dev)->context_bytes);
 	if (--contexts.living[ctx->index] == 0) {
 		cuda_pool_empty_device(ctx->dev);
+		cuda_graph_memory_empty_device(ctx->dev);
 		machine_set_context(ctx->index, false);
 	}
 	ctx->is_stopping = false;

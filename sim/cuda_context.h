@@ -29,7 +29,7 @@ struct CUctx_st {
 	uint64_t peers; /* ordinals whose memory this context may reach; the map's lock as well */
 	uint64_t last_ticket; /* number of the last work submitted */
 	size_t limit[CONTEXT_LIMITS];
-	uint64_t local_bytes; /* device memory taken for local memory */
+	uint64_t limit_bytes[CONTEXT_LIMITS]; /* device memory taken for it */
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	struct CUstream_st *streams;

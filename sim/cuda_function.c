@@ -8,6 +8,11 @@
 
 enum { REGISTERS = 16, PTX_VERSION = 60 };
 
+uint32_t cuda_function_local_bytes(const struct CUfunc_st *func)
+{
+	return func->module ? func->module->image->local_bytes[func - func->module->function] : 0;
+}
+
 CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfunc_st **out)
 {
 	struct CUkern_st *kernel = (struct CUkern_st *)handle;
@@ -16,7 +21,8 @@ CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfu
 
 	if (cuda_object_is(OBJECT_FUNCTION, handle)) {
 		*out = handle;
-		return handle->module->ctx == ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+		return handle->module->ctx == ctx ? cuda_module_use(handle) :
+						    CUDA_ERROR_INVALID_HANDLE;
 	}
 	if (!cuda_object_is(OBJECT_KERNEL, handle))
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -26,7 +32,7 @@ CUresult cuda_function_find(CUfunction handle, struct CUctx_st *ctx, struct CUfu
 	if (res == CUDA_SUCCESS &&
 	    (*out)->max_dynamic_shared_bytes < kernel->max_dynamic_shared_bytes)
 		(*out)->max_dynamic_shared_bytes = kernel->max_dynamic_shared_bytes;
-	return res;
+	return res == CUDA_SUCCESS ? cuda_module_use(*out) : res;
 }
 
 CUresult cuda_function_attribute(const struct CUfunc_st *func, CUdevice dev,
@@ -37,6 +43,9 @@ CUresult cuda_function_attribute(const struct CUfunc_st *func, CUdevice dev,
 	switch ((int)attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*out_value = 1024;
+		break;
+	case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+		*out_value = (int)cuda_function_local_bytes(func);
 		break;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
 		*out_value = REGISTERS;
@@ -83,8 +92,10 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
 		return res;
 	if (!out_value)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(
-		cuda_function_attribute(func, func->module->ctx->dev, attribute, out_value));
+	res = cuda_module_use(func);
+	if (res == CUDA_SUCCESS)
+		res = cuda_function_attribute(func, func->module->ctx->dev, attribute, out_value);
+	return cuda_call_end(res);
 }
 
 CUresult cuda_function_set_attribute(struct CUfunc_st *func, CUdevice dev,
@@ -115,8 +126,10 @@ CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attribute, int
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return cuda_call_end(
-		cuda_function_set_attribute(func, func->module->ctx->dev, attribute, value));
+	res = cuda_module_use(func);
+	if (res == CUDA_SUCCESS)
+		res = cuda_function_set_attribute(func, func->module->ctx->dev, attribute, value);
+	return cuda_call_end(res);
 }
 
 CUresult cuFuncGetModule(CUmodule *out_module, CUfunction func)
@@ -151,7 +164,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *out_state, CUfunction func)
 		return res;
 	if (!out_state)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	*out_state = CU_FUNCTION_LOADING_STATE_LOADED;
+	*out_state = func->is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED :
+				       CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
@@ -159,7 +173,34 @@ CUresult cuFuncLoad(CUfunction func)
 {
 	CUresult res = begin(CUDA_ID_cuFuncLoad, func);
 
-	return res == CUDA_SUCCESS ? cuda_call_end(CUDA_SUCCESS) : res;
+	return res == CUDA_SUCCESS ? cuda_call_end(cuda_module_use(func)) : res;
+}
+
+/* Where a parameter lies and how large it is. */
+CUresult cuFuncGetParamInfo(CUfunction func, size_t index, size_t *out_offset, size_t *out_bytes)
+{
+	CUresult res = begin(CUDA_ID_cuFuncGetParamInfo, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_offset || index >= (size_t)func->kernel->params)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_offset = cuda_kernel_param_offset(func->kernel, (int)index);
+	if (out_bytes)
+		*out_bytes = (size_t)func->kernel->param_bytes[index];
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuFuncGetParamCount(CUfunction func, size_t *out_count)
+{
+	CUresult res = begin(CUDA_ID_cuFuncGetParamCount, func);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_count)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	*out_count = (size_t)func->kernel->params;
+	return cuda_call_end(CUDA_SUCCESS);
 }
 
 /* A hint; this device has nothing to prefer. */

@@ -4,10 +4,12 @@
 
 #include "cuda_call.h"
 #include "cuda_context.h"
-#include "cuda_device.h"
+#include "cuda_graph_memory.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
+
+static uint64_t last_id; /* the driver's lock */
 
 struct CUgraph_st *cuda_graph_new(void)
 {
@@ -17,6 +19,8 @@ struct CUgraph_st *cuda_graph_new(void)
 		free(graph);
 		return NULL;
 	}
+	if (graph)
+		graph->id = ++last_id;
 	return graph;
 }
 
@@ -61,6 +65,9 @@ CUresult cuda_graph_add(struct CUgraph_st *graph, struct cuda_work *work,
 	}
 	node->graph = graph;
 	node->work = work;
+	if (work && (work->ops->node_type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+		     work->ops->node_type == CU_GRAPH_NODE_TYPE_MEM_FREE))
+		graph->has_memory = true;
 	graph->node[graph->count++] = node;
 	if (out_node)
 		*out_node = node;
@@ -136,18 +143,25 @@ static CUresult instantiate(const struct CUgraph_st *graph, unsigned long long f
 			    CUgraphExec *out_exec)
 {
 	struct CUgraphExec_st *exec = calloc(1, sizeof(*exec));
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	exec->flags = flags;
 	exec->program = cuda_program_new(graph);
-	if (!exec->program || cuda_object_add(OBJECT_GRAPH_EXEC, exec) != 0) {
-		cuda_program_put(exec->program);
-		free(exec);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (exec->program)
+		res = cuda_graph_memory_claim(exec->program);
+	if (res == CUDA_SUCCESS && cuda_object_add(OBJECT_GRAPH_EXEC, exec) != 0) {
+		cuda_graph_memory_unclaim(exec->program);
+		res = CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*out_exec = exec;
-	return CUDA_SUCCESS;
+	if (res == CUDA_SUCCESS) {
+		*out_exec = exec;
+		return CUDA_SUCCESS;
+	}
+	cuda_program_put(exec->program);
+	free(exec);
+	return res;
 }
 
 static CUresult instantiate_call(enum cuda_id id, CUgraphExec *out_exec, CUgraph graph,
@@ -204,6 +218,11 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out_exec, CUgraph graph,
 	if (!params)
 		return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_INITIALIZED;
 	res = cuGraphInstantiateWithFlags(out_exec, graph, params->flags);
+	if (res == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)) {
+		res = cuGraphUpload(*out_exec, params->hUploadStream);
+		if (res != CUDA_SUCCESS)
+			cuGraphExecDestroy(*out_exec);
+	}
 	params->hErrNode_out = NULL;
 	params->result_out = res == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS :
 						   CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -240,6 +259,9 @@ static CUresult run_graph(struct cuda_work *work, struct CUctx_st *ctx, struct c
 
 static void release_graph(struct cuda_work *work)
 {
+	if (!work->program)
+		return;
+	cuda_graph_memory_done(work->program);
 	cuda_program_put(work->program);
 }
 
@@ -265,6 +287,13 @@ static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 	work = cuda_work_new(&graph_ops);
 	if (!work)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	res = cuda_graph_memory_launch(exec->program,
+				       exec->flags &
+					       CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	if (res != CUDA_SUCCESS) {
+		cuda_work_delete(work);
+		return cuda_call_end(res);
+	}
 	work->program = exec->program;
 	work->program->references++;
 	return cuda_call_end(cuda_stream_submit(stream, work));
@@ -280,7 +309,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 	return launch(CUDA_ID_cuGraphLaunch_ptsz, exec, stream, DEFAULT_PER_THREAD);
 }
 
-/* There is nothing to bring to the device before a launch. */
+/* Nothing but memory is brought to the device before a launch. */
 static CUresult upload(enum cuda_id id, CUgraphExec exec, CUstream handle, enum stream_default form)
 {
 	struct CUstream_st *stream;
@@ -290,7 +319,10 @@ static CUresult upload(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 		return res;
 	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(cuda_stream_find(handle, form, &stream));
+	res = cuda_stream_find(handle, form, &stream);
+	if (res == CUDA_SUCCESS)
+		res = cuda_graph_memory_place(exec->program);
+	return cuda_call_end(res);
 }
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
@@ -312,6 +344,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_object_remove(exec);
+	cuda_graph_memory_unclaim(exec->program);
 	cuda_program_put(exec->program);
 	free(exec);
 	return cuda_call_end(CUDA_SUCCESS);
@@ -327,28 +360,4 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *out_flags)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	*out_flags = exec->flags;
 	return cuda_call_end(CUDA_SUCCESS);
-}
-
-/* Graphs hold no memory of their own here: all figures are 0 and there is nothing to trim. */
-CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute attribute, void *out_value)
-{
-	CUresult res = cuda_call_begin(CUDA_ID_cuDeviceGetGraphMemAttribute);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!cuda_device_is_valid(dev))
-		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
-	if (!out_value || (unsigned)attribute > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	*(cuuint64_t *)out_value = 0;
-	return cuda_call_end(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceGraphMemTrim(CUdevice dev)
-{
-	CUresult res = cuda_call_begin(CUDA_ID_cuDeviceGraphMemTrim);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	return cuda_call_end(cuda_device_is_valid(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }

@@ -5,7 +5,10 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "abi/cuda.h"
+#include "cuda_call.h"
 
 struct cuda_area;
 struct cuda_work;
@@ -16,9 +19,11 @@ struct CUgraphNode_st {
 };
 
 struct CUgraph_st {
+	uint64_t id; /* constant; never used again */
 	struct CUgraphNode_st **node;
 	int count, room;
 	int is_captured_into; /* a capture owns it */
+	int has_memory;       /* it has nodes that allocate or free */
 };
 
 /* What an executable graph does. A launch keeps the one it began with when an update puts another
@@ -37,6 +42,11 @@ struct CUgraphExec_st {
 
 /* An empty graph. NULL when host memory is out. */
 struct CUgraph_st *cuda_graph_new(void);
+
+/* Starts a call that adds a node: all it depends on must be the graph's own. On success the driver's
+ * lock is held. */
+CUresult cuda_graph_begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
+			      const CUgraphNode *dependencies, size_t count);
 
 /* Takes a graph and its nodes away. */
 void cuda_graph_delete(struct CUgraph_st *graph);

@@ -52,6 +52,8 @@ CUresult cuGraphClone(CUgraph *out_clone, CUgraph graph)
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (graph->has_memory)
+		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
 	clone = out_clone ? cuda_graph_new() : NULL;
 	if (!clone)
 		return cuda_call_end(out_clone ? CUDA_ERROR_OUT_OF_MEMORY :
@@ -74,9 +76,8 @@ CUresult cuGraphClone(CUgraph *out_clone, CUgraph graph)
 	return cuda_call_end(res);
 }
 
-/* All nodes it depends on must be the graph's own; they came before it. */
-static CUresult begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
-			  const CUgraphNode *dependencies, size_t count)
+CUresult cuda_graph_begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
+			      const CUgraphNode *dependencies, size_t count)
 {
 	CUresult res = begin(id, graph);
 
@@ -94,7 +95,8 @@ static CUresult begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
 CUresult cuGraphAddEmptyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			     size_t count)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddEmptyNode, out_node, graph, dependencies, count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddEmptyNode, out_node, graph,
+					    dependencies, count);
 
 	return res == CUDA_SUCCESS ? cuda_call_end(cuda_graph_add(graph, NULL, out_node)) : res;
 }
@@ -144,8 +146,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
 				 const CUgraphNode *dependencies, size_t count,
 				 const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph, dependencies,
-				 count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddKernelNode_v2, out_node, graph,
+					    dependencies, count);
 
 	return res == CUDA_SUCCESS ? cuda_call_end(add_kernel(graph, p, out_node)) : res;
 }
@@ -153,8 +155,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out_node, CUgraph graph,
 CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph, dependencies,
-				 count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddKernelNode, out_node, graph,
+					    dependencies, count);
 	CUDA_KERNEL_NODE_PARAMS wide;
 
 	if (res != CUDA_SUCCESS)
@@ -168,8 +170,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph, dependencies,
-				 count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph,
+					    dependencies, count);
 	struct cuda_work *work;
 	struct cuda_area area;
 
@@ -207,8 +209,8 @@ CUresult cuda_graph_fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st 
 CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph, dependencies,
-				 count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph,
+					    dependencies, count);
 	struct cuda_work *work;
 	struct cuda_area area;
 
@@ -227,7 +229,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 CUresult cuGraphAddHostNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			    size_t count, const CUDA_HOST_NODE_PARAMS *params)
 {
-	CUresult res = begin_add(CUDA_ID_cuGraphAddHostNode, out_node, graph, dependencies, count);
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddHostNode, out_node, graph,
+					    dependencies, count);
 	struct cuda_work *work;
 
 	if (res != CUDA_SUCCESS)

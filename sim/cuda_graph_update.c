@@ -6,6 +6,7 @@
 #include "cuda_context.h"
 #include "cuda_copy.h"
 #include "cuda_graph.h"
+#include "cuda_graph_memory.h"
 #include "cuda_object.h"
 #include "cuda_work.h"
 
@@ -38,6 +39,8 @@ static CUgraphExecUpdateResult compare(const struct cuda_program *old, struct cu
 				       int *out_at)
 {
 	*out_at = -1;
+	if (cuda_graph_memory_is_in(old) || cuda_graph_memory_is_in(new))
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	if (old->count != new->count)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
 	for (int i = 0; i < old->count; i++) {

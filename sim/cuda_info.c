@@ -92,65 +92,6 @@ CUresult cuCtxSetFlags(unsigned int flags)
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
-/* Limits of device-side launches went with them; the rest can be had on this device. */
-static bool has_limit(CUlimit limit)
-{
-	switch ((int)limit) {
-	case CU_LIMIT_STACK_SIZE:
-	case CU_LIMIT_PRINTF_FIFO_SIZE:
-	case CU_LIMIT_MALLOC_HEAP_SIZE:
-	case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-	case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static CUresult limit_error(CUlimit limit)
-{
-	return limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
-			       limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT ?
-		       CUDA_ERROR_UNSUPPORTED_LIMIT :
-		       CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuCtxGetLimit(size_t *out_value, CUlimit limit)
-{
-	struct CUctx_st *ctx;
-	CUresult res = cuda_call_begin_context(CUDA_ID_cuCtxGetLimit, &ctx);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_value)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	if (!has_limit(limit))
-		return cuda_call_end(limit_error(limit));
-	*out_value = ctx->limit[limit];
-	return cuda_call_end(CUDA_SUCCESS);
-}
-
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
-	const size_t most_stack_bytes = 512 << 10;
-	struct CUctx_st *ctx;
-	CUresult res = cuda_call_begin_context(CUDA_ID_cuCtxSetLimit, &ctx);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!has_limit(limit))
-		return cuda_call_end(limit_error(limit));
-	if (limit == CU_LIMIT_STACK_SIZE) {
-		if (value > most_stack_bytes)
-			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-		value = (value + 15) & ~(size_t)15;
-	}
-	if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	ctx->limit[limit] = value;
-	return cuda_call_end(CUDA_SUCCESS);
-}
-
 CUresult cuCtxGetCacheConfig(CUfunc_cache *out_config)
 {
 	struct CUctx_st *ctx;

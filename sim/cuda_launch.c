@@ -7,12 +7,13 @@
 #include "cuda_device.h"
 #include "cuda_kernel.h"
 #include "cuda_launch.h"
+#include "cuda_limit.h"
 #include "cuda_module.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
 enum { THREADS_PER_BLOCK = 1024, BLOCK_Z = 64, GRID_X = 2147483647, GRID_YZ = 65535 };
-enum { DEFAULT_STACK_BYTES = 1024, THREADS_PER_SM = 2048 };
+enum { THREADS_PER_SM = 2048 };
 
 static CUresult run_launch(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn)
 {
@@ -94,23 +95,6 @@ static CUresult read_params(const struct cuda_launch *l, const struct cuda_kerne
 	return CUDA_SUCCESS;
 }
 
-/* A larger stack costs device memory for every thread that can be resident, at the next launch. */
-static CUresult grow_local(struct CUctx_st *ctx)
-{
-	uint64_t stack_bytes = ctx->limit[CU_LIMIT_STACK_SIZE], need_bytes;
-
-	if (stack_bytes <= DEFAULT_STACK_BYTES)
-		return CUDA_SUCCESS;
-	need_bytes = (stack_bytes - DEFAULT_STACK_BYTES) * THREADS_PER_SM *
-		     cuda_device_get(ctx->dev)->sms;
-	if (need_bytes <= ctx->local_bytes)
-		return CUDA_SUCCESS;
-	if (machine_take(ctx->index, need_bytes - ctx->local_bytes) != 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	ctx->local_bytes = need_bytes;
-	return CUDA_SUCCESS;
-}
-
 CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx,
 			  struct cuda_work **out_work)
 {
@@ -131,7 +115,7 @@ CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx
 	work->launch.kernel = func->kernel;
 	res = read_params(launch, func->kernel, work->launch.param);
 	if (res == CUDA_SUCCESS)
-		res = grow_local(ctx);
+		res = cuda_limit_grow(ctx, cuda_function_local_bytes(func));
 	if (res != CUDA_SUCCESS) {
 		cuda_work_delete(work);
 		return res;

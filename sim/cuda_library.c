@@ -16,16 +16,21 @@ static void delete_library(struct CUlib_st *library)
 	for (int i = 0; library->kernel && i < cuda_kernel_count(); i++)
 		cuda_object_remove(&library->kernel[i]);
 	free(library->kernel);
+	cuda_image_put(library->image);
 	free(library);
 }
 
-static CUresult new_library(CUlibrary *out_library)
+/* Owns a reference to the image, also on failure. */
+static CUresult new_library(struct cuda_image *image, CUlibrary *out_library)
 {
 	int count = cuda_kernel_count();
 	struct CUlib_st *library = calloc(1, sizeof(*library));
 
-	if (!library)
+	if (!library) {
+		cuda_image_put(image);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	library->image = image;
 	library->kernel = calloc((size_t)count, sizeof(*library->kernel));
 	if (!library->kernel || cuda_object_add(OBJECT_LIBRARY, library) != 0)
 		goto out_delete;
@@ -46,12 +51,13 @@ out_delete:
 static CUresult load(enum cuda_id id, CUlibrary *out_library, const void *code)
 {
 	CUresult res = cuda_call_begin(id);
+	struct cuda_image *image;
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = out_library ? cuda_module_check_image(code) : CUDA_ERROR_INVALID_VALUE;
+	res = out_library ? cuda_image_read(code, &image) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
-		res = new_library(out_library);
+		res = new_library(image, out_library);
 	return cuda_call_end(res);
 }
 
@@ -168,12 +174,17 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *out_address, size_t *out_bytes, CUlibra
 			    const char *name)
 {
 	CUresult res = begin(CUDA_ID_cuLibraryGetGlobal, OBJECT_LIBRARY, library);
+	struct CUmod_st *module;
+	struct CUctx_st *ctx;
 
-	(void)out_address;
-	(void)out_bytes;
 	if (res != CUDA_SUCCESS)
 		return res;
-	return cuda_call_end(name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE);
+	res = cuda_context_current(&ctx);
+	if (res == CUDA_SUCCESS)
+		res = cuda_module_of(library, ctx, &module);
+	if (res == CUDA_SUCCESS)
+		res = cuda_module_variable(module, name, out_address, out_bytes);
+	return cuda_call_end(res);
 }
 
 CUresult cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
@@ -254,6 +265,11 @@ CUresult cuKernelGetAttribute(int *out_value, CUfunction_attribute attribute, CU
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (!cuda_device_is_valid(dev))
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
+	if (attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) {
+		*out_value =
+			(int)kernel->library->image->local_bytes[kernel - kernel->library->kernel];
+		return cuda_call_end(CUDA_SUCCESS);
+	}
 	return cuda_call_end(cuda_function_attribute(&func, dev, attribute, out_value));
 }
 

@@ -12,5 +12,6 @@ struct CUkern_st {
 };
 
 struct CUlib_st {
+	struct cuda_image *image;
 	struct CUkern_st *kernel; /* one for each kernel */
 };

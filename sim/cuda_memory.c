@@ -6,6 +6,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "cuda_graph_memory.h"
 #include "cuda_heap.h"
 #include "cuda_host.h"
 #include "cuda_ipc.h"
@@ -102,6 +103,7 @@ void cuda_memory_delete(struct cuda_range *range)
 		break;
 	case RANGE_REGISTERED:
 	case RANGE_MAPPED:
+	case RANGE_GRAPH:
 		break;
 	}
 	free(range);
@@ -193,7 +195,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *out_address, size_t *out_pitch_bytes, s
 }
 
 /* Frees after all work of the owner has ended: nothing that runs loses its memory. Memory of a pool
- * is free at once. */
+ * is free at once, that of a graph goes back to its store. */
 static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 {
 	struct cuda_range *range;
@@ -205,6 +207,8 @@ static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 		range = cuda_range_find(address);
 		if (range && range->kind == RANGE_POOL)
 			return cuda_pool_free(range->pool, address);
+		if (range && range->kind == RANGE_GRAPH)
+			return cuda_graph_memory_free(address, ctx);
 		if (!range || range->start != address ||
 		    (range->kind != RANGE_LINEAR && range->kind != RANGE_MANAGED))
 			return CUDA_ERROR_INVALID_VALUE;

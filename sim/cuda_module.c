@@ -12,29 +12,23 @@
 #include "cuda_object.h"
 #include "cuda_stream.h"
 
-#define FATBIN_MAGIC 0xba55ed50u
-#define FATBIN_WRAPPER_MAGIC 0x466243b1u
-
 static struct CUmod_st *modules; /* the driver's lock */
 
-CUresult cuda_module_check_image(const void *image)
-{
-	uint32_t magic;
+static bool is_lazy; /* constant after cuInit */
 
-	if (!image)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (memcmp(image, "", 1) == 0)
-		return CUDA_ERROR_INVALID_IMAGE;
-	if (strnlen(image, 4) == 4) {
-		memcpy(&magic, image, sizeof(magic));
-		if (magic == FATBIN_MAGIC || magic == FATBIN_WRAPPER_MAGIC ||
-		    memcmp(image,
-			   "\x7f"
-			   "ELF",
-			   4) == 0)
-			return CUDA_SUCCESS;
-	}
-	return strstr(image, ".version") ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+/* Lazy came with CUDA 11.7, by request, and is what happens unasked since 12.2. */
+void cuda_module_init(void)
+{
+	const char *wanted = getenv("CUDA_MODULE_LOADING");
+
+	if (cuda_call_version() < 11070)
+		is_lazy = false;
+	else if (wanted && strcmp(wanted, "EAGER") == 0)
+		is_lazy = false;
+	else if (wanted && strcmp(wanted, "LAZY") == 0)
+		is_lazy = true;
+	else
+		is_lazy = cuda_call_version() >= 12020;
 }
 
 CUresult cuda_module_read_file(const char *path, void **out_image)
@@ -79,13 +73,27 @@ static int add_functions(struct CUmod_st *module)
 		f->module = module;
 		f->max_dynamic_shared_bytes = CUDA_DYNAMIC_SHARED_BYTES;
 		f->carveout_pct = -1;
+		f->is_loaded = !is_lazy;
 		if (cuda_object_add(OBJECT_FUNCTION, f) != 0)
 			return -1;
 	}
 	return 0;
 }
 
-CUresult cuda_module_new(struct CUctx_st *ctx, struct CUlib_st *library, struct CUmod_st **out)
+/* Device memory for what a module has at once. */
+static CUresult take_memory(struct CUmod_st *m)
+{
+	if (m->image->variables_bytes)
+		m->variables = cuda_memory_new(m->ctx, m->image->variables_bytes, RANGE_MODULE);
+	if (m->image->variables_bytes && !m->variables)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!is_lazy)
+		m->code = cuda_memory_new(m->ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
+	return is_lazy || m->code ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuda_module_new(struct CUctx_st *ctx, struct cuda_image *image, struct CUlib_st *library,
+			 struct CUmod_st **out)
 {
 	struct CUmod_st *m = calloc(1, sizeof(*m));
 
@@ -93,17 +101,47 @@ CUresult cuda_module_new(struct CUctx_st *ctx, struct CUlib_st *library, struct 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->ctx = ctx;
 	m->library = library;
+	m->image = image;
+	image->references++;
 	m->next = modules;
 	m->link = &modules;
 	if (modules)
 		modules->link = &m->next;
 	modules = m;
-	m->memory = cuda_memory_new(ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
-	if (!m->memory || add_functions(m) != 0 || cuda_object_add(OBJECT_MODULE, m) != 0) {
+	if (take_memory(m) != CUDA_SUCCESS || add_functions(m) != 0 ||
+	    cuda_object_add(OBJECT_MODULE, m) != 0) {
 		cuda_module_delete(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*out = m;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_module_use(struct CUfunc_st *func)
+{
+	struct CUmod_st *m = func->module;
+
+	if (!m->code)
+		m->code = cuda_memory_new(m->ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
+	if (!m->code)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	func->is_loaded = true;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_module_variable(const struct CUmod_st *module, const char *name,
+			      CUdeviceptr *out_address, size_t *out_bytes)
+{
+	const struct cuda_variable *v = name ? cuda_image_find(module->image, name) : NULL;
+
+	if (!name || (!out_address && !out_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!v)
+		return CUDA_ERROR_NOT_FOUND;
+	if (out_address)
+		*out_address = module->variables->start + v->offset;
+	if (out_bytes)
+		*out_bytes = v->size_bytes;
 	return CUDA_SUCCESS;
 }
 
@@ -113,8 +151,11 @@ void cuda_module_delete(struct CUmod_st *module)
 	for (int i = 0; module->function && i < cuda_kernel_count(); i++)
 		cuda_object_remove(&module->function[i]);
 	free(module->function);
-	if (module->memory)
-		cuda_memory_delete(module->memory);
+	if (module->variables)
+		cuda_memory_delete(module->variables);
+	if (module->code)
+		cuda_memory_delete(module->code);
+	cuda_image_put(module->image);
 	*module->link = module->next;
 	if (module->next)
 		module->next->link = module->link;
@@ -148,21 +189,23 @@ CUresult cuda_module_of(struct CUlib_st *library, struct CUctx_st *ctx, struct C
 			return CUDA_SUCCESS;
 		}
 	}
-	return cuda_module_new(ctx, library, out);
+	return cuda_module_new(ctx, library->image, library, out);
 }
 
 static CUresult load(enum cuda_id id, CUmodule *out_module, const void *image)
 {
+	struct cuda_image *read = NULL;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_call_begin_context(id, &ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = out_module ? cuda_module_check_image(image) : CUDA_ERROR_INVALID_VALUE;
+	res = out_module ? cuda_image_read(image, &read) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_stream_check_unsafe(ctx);
 	if (res == CUDA_SUCCESS)
-		res = cuda_module_new(ctx, NULL, out_module);
+		res = cuda_module_new(ctx, read, NULL, out_module);
+	cuda_image_put(read);
 	return cuda_call_end(res);
 }
 
@@ -238,10 +281,12 @@ CUresult cuModuleGetFunction(CUfunction *out_func, CUmodule module, const char *
 	if (!out_func || !name)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	for (int i = 0; i < cuda_kernel_count(); i++) {
-		if (strcmp(module->function[i].kernel->name, name) == 0) {
+		if (strcmp(module->function[i].kernel->name, name) != 0)
+			continue;
+		res = cuda_module_use(&module->function[i]);
+		if (res == CUDA_SUCCESS)
 			*out_func = &module->function[i];
-			return cuda_call_end(CUDA_SUCCESS);
-		}
+		return cuda_call_end(res);
 	}
 	return cuda_call_end(CUDA_ERROR_NOT_FOUND);
 }
@@ -271,30 +316,26 @@ CUresult cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int coun
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
-/* The built-in kernels have no global variables. */
-static CUresult get_global(enum cuda_id id, CUmodule module, const char *name)
-{
-	CUresult res = begin(id, module);
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	return cuda_call_end(name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE);
-}
-
+/* The form of the 32-bit days can hold no address of this driver. */
 CUresult cuModuleGetGlobal(CUdeviceptr_v1 *out_address, unsigned int *out_bytes, CUmodule module,
 			   const char *name)
 {
+	CUresult res = begin(CUDA_ID_cuModuleGetGlobal, module);
+
 	(void)out_address;
 	(void)out_bytes;
-	return get_global(CUDA_ID_cuModuleGetGlobal, module, name);
+	(void)name;
+	return res == CUDA_SUCCESS ? cuda_call_end(CUDA_ERROR_INVALID_CONTEXT) : res;
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *out_address, size_t *out_bytes, CUmodule module,
 			      const char *name)
 {
-	(void)out_address;
-	(void)out_bytes;
-	return get_global(CUDA_ID_cuModuleGetGlobal_v2, module, name);
+	CUresult res = begin(CUDA_ID_cuModuleGetGlobal_v2, module);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return cuda_call_end(cuda_module_variable(module, name, out_address, out_bytes));
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *out_mode)
@@ -305,6 +346,6 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *out_mode)
 		return res;
 	if (!out_mode)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	*out_mode = CU_MODULE_EAGER_LOADING;
+	*out_mode = is_lazy ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
 	return cuda_call_end(CUDA_SUCCESS);
 }

@@ -1,6 +1,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "cuda_graph_memory.h"
 #include "cuda_object.h"
 #include "cuda_pool.h"
 #include "cuda_stream.h"
@@ -25,8 +26,10 @@ static CUresult alloc(enum cuda_id id, enum stream_default form, CUdeviceptr *ou
 	if (!out_address || bytes == 0)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (stream->capture)
-		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
-	res = cuda_pool_alloc(pool, bytes, stream, &address);
+		res = cuda_graph_memory_capture_alloc(stream, cuda_pool_device(pool), bytes,
+						      &address);
+	else
+		res = cuda_pool_alloc(pool, bytes, stream, &address);
 	if (res == CUDA_SUCCESS)
 		*out_address = address;
 	return cuda_call_end(res);
@@ -85,9 +88,14 @@ static CUresult free_async(enum cuda_id id, enum stream_default form, CUdevicept
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	range = cuda_range_find(address);
-	if (!range || range->kind != RANGE_POOL || stream->capture)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(cuda_pool_free_async(range->pool, address, stream));
+	if (range && range->kind == RANGE_GRAPH)
+		res = stream->capture ? cuda_graph_memory_capture_free(stream, address) :
+					cuda_graph_memory_free_async(address, stream);
+	else if (range && range->kind == RANGE_POOL && !stream->capture)
+		res = cuda_pool_free_async(range->pool, address, stream);
+	else
+		res = CUDA_ERROR_INVALID_VALUE;
+	return cuda_call_end(res);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)

@@ -119,6 +119,7 @@ static bool is_allowed(const struct CUctx_st *ctx, const struct cuda_range *rang
 	case RANGE_ARRAY:
 		return false;
 	case RANGE_MAPPED:
+	case RANGE_GRAPH:
 		return (access == RANGE_WRITE ? range->writers : range->readers) & bit;
 	case RANGE_POOL:
 		return cuda_pool_is_accessible(range->pool, ctx->dev, access);

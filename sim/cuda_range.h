@@ -22,7 +22,8 @@ enum range_kind {
 	RANGE_MAPPED,     /* a cuMemMap mapping */
 	RANGE_POOL,       /* what a pool holds; its allocations are the pool's own */
 	RANGE_IPC,        /* another process's linear memory */
-	RANGE_ARRAY,      /* an array\'s, which has no address for programs */
+	RANGE_ARRAY,      /* an array's, which has no address for programs */
+	RANGE_GRAPH,      /* a graph's allocation, whether there is memory behind it or not */
 };
 
 struct cuda_block;
@@ -45,7 +46,7 @@ struct cuda_range {
 	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */
 	bool has_sync_memops;
-	/* both locks: ordinals that may read and write (RANGE_MAPPED) */
+	/* both locks: ordinals that may read and write (RANGE_MAPPED, RANGE_GRAPH) */
 	uint64_t readers, writers;
 };
 

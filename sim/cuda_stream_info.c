@@ -191,7 +191,7 @@ static CUresult set_attribute(enum cuda_id id, CUstream handle, enum stream_defa
 static CUresult copy_attributes(enum cuda_id id, CUstream dst_handle, CUstream src_handle,
 				enum stream_default form)
 {
-	struct CUstream_st *dst, *src;
+	struct CUstream_st *dst = NULL, *src;
 	CUresult res = begin(id, dst_handle, form, &dst, &dst);
 
 	if (res != CUDA_SUCCESS)

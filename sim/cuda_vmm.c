@@ -1,8 +1,8 @@
 #include "cuda_vmm.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
+#include "cuda_address.h"
 #include "cuda_call.h"
 #include "cuda_device.h"
 #include "cuda_handle.h"
@@ -40,33 +40,6 @@ bool cuda_vmm_reservation(uint64_t address, uint64_t *out_start, uint64_t *out_b
 	return true;
 }
 
-/* Addresses without memory. A free `hint` is taken, another one is ignored. */
-static uint64_t reserve(uint64_t bytes, uint64_t align, uint64_t hint)
-{
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	uint64_t room = bytes + align, start;
-	void *map;
-
-	if (hint) {
-		map = mmap((void *)hint, bytes, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-		if (map == (void *)hint)
-			return hint;
-		if (map != MAP_FAILED)
-			munmap(map, bytes);
-	}
-	if (room < bytes)
-		return 0;
-	map = mmap(NULL, room, PROT_NONE, flags, -1, 0);
-	if (map == MAP_FAILED)
-		return 0;
-	start = ((uint64_t)map + align - 1) & ~(align - 1);
-	if (start != (uint64_t)map)
-		munmap(map, start - (uint64_t)map);
-	if ((uint64_t)map + room != start + bytes)
-		munmap((void *)(start + bytes), (uint64_t)map + room - start - bytes);
-	return start;
-}
-
 CUresult cuMemAddressReserve(CUdeviceptr *out_address, size_t bytes, size_t align, CUdeviceptr hint,
 			     unsigned long long flags)
 {
@@ -81,12 +54,12 @@ CUresult cuMemAddressReserve(CUdeviceptr *out_address, size_t bytes, size_t alig
 	r = malloc(sizeof(*r));
 	if (!r)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
-	r->start = reserve(bytes, align > HEAP_BLOCK_BYTES ? align : HEAP_BLOCK_BYTES, hint);
+	r->start = cuda_address_reserve(bytes, align > HEAP_BLOCK_BYTES ? align : HEAP_BLOCK_BYTES,
+					hint);
 	if (!r->start) {
 		free(r);
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	madvise((void *)r->start, bytes, MADV_DONTFORK);
 	r->size_bytes = bytes;
 	r->next = reservations;
 	reservations = r;
@@ -108,21 +81,11 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 		if (!cuda_range_is_free(address, bytes))
 			break;
 		*link = r->next;
-		munmap((void *)r->start, r->size_bytes);
+		cuda_address_free(r->start, r->size_bytes);
 		free(r);
 		return cuda_call_end(CUDA_SUCCESS);
 	}
 	return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-}
-
-/* Puts addresses back to what they were before a mapping. */
-static void blank(uint64_t start, uint64_t bytes)
-{
-	void *map = mmap((void *)start, bytes, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-
-	if (map != MAP_FAILED)
-		madvise(map, bytes, MADV_DONTFORK);
 }
 
 static CUresult map_handle(uint64_t address, struct cuda_handle *handle)
@@ -144,7 +107,7 @@ static CUresult map_handle(uint64_t address, struct cuda_handle *handle)
 	return CUDA_SUCCESS;
 
 out_blank:
-	blank(address, handle->size_bytes);
+	cuda_address_blank(address, handle->size_bytes);
 out_free:
 	free(range);
 	return CUDA_ERROR_OUT_OF_MEMORY;
@@ -205,7 +168,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 
 		at += range->size_bytes;
 		cuda_range_remove(range);
-		blank(range->start, range->size_bytes);
+		cuda_address_blank(range->start, range->size_bytes);
 		cuda_handle_put(range->handle);
 		free(range);
 	}

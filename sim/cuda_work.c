@@ -40,8 +40,11 @@ struct cuda_work *cuda_work_copy(const struct cuda_work *work)
 {
 	struct cuda_work *copy = cuda_work_new(work->ops);
 
-	if (copy)
-		*copy = *work;
+	if (!copy)
+		return NULL;
+	*copy = *work;
+	if (copy->ops->retain)
+		copy->ops->retain(copy);
 	return copy;
 }
 

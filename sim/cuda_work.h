@@ -11,6 +11,7 @@
 #include "abi/cuda.h"
 #include "cuda_turn.h"
 
+struct cuda_graph_memory;
 struct cuda_kernel;
 struct cuda_pool_piece;
 struct cuda_record;
@@ -28,6 +29,8 @@ struct cuda_work_ops {
 	bool (*is_ready)(const struct cuda_work *work);
 	/* Executes. The driver's lock is not held. */
 	CUresult (*run)(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn);
+	/* A copy of it was made, whose it becomes; may be NULL. The driver's lock is held. */
+	void (*retain)(struct cuda_work *copy);
 	/* Called once at the end, whether it ran or not, under the driver's lock; may be NULL. */
 	void (*release)(struct cuda_work *work);
 };
@@ -74,6 +77,7 @@ struct cuda_work {
 		} prefetch;
 		struct cuda_pool_piece *piece;
 		struct cuda_program *program;
+		struct cuda_graph_memory *memory;
 	};
 };
 

@@ -58,6 +58,9 @@ CUresult cuLibraryUnload(CUlibrary library);
 CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attr, CUfunction func);
 CUresult cuFuncGetModule(CUmodule *out_module, CUfunction func);
 CUresult cuFuncGetName(const char **out_name, CUfunction func);
+CUresult cuFuncGetParamCount(CUfunction func, size_t *out_param_count);
+CUresult cuFuncGetParamInfo(CUfunction func, size_t param_index, size_t *out_param_offset,
+			    size_t *out_param_size);
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *out_state, CUfunction func);
 CUresult cuFuncLoad(CUfunction func);
 CUresult cuFuncSetAttribute(CUfunction func, CUfunction_attribute attr, int value);

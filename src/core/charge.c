@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/turn.h"
+#include "core/context.h"
 #include "core/graph.h"
 #include "core/pool.h"
 
@@ -14,6 +16,9 @@
 #define ASK_WAIT_NS (20 * NSEC_PER_MSEC)
 #define ASK_NAP_NS (100 * NSEC_PER_USEC)
 
+/* How long a small request waits for its turn to look for room in open blocks. */
+#define HOPE_WAIT_NS NSEC_PER_SEC
+
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
@@ -23,12 +28,16 @@ struct charge_state {
 	_Atomic uint64_t begun, over;
 	/* Samples are numbered as they begin; atomic. */
 	_Atomic uint64_t samples;
-	/* Orders what is done with samples; zero is an unlocked mutex. */
+	/*
+	 * Orders what is done with samples, and reservations that a sample must not undo; zero is an
+	 * unlocked mutex. Taken before the quota's; never held across a driver call.
+	 */
 	pthread_mutex_t mutex;
 	uint64_t used_sample[RATION_DEVICES]; /* mutex */
 	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
+	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
 };
 PROCESS_STATE(charge_state, state);
 
@@ -38,6 +47,7 @@ void charge_init(const struct gpu_ops *ops)
 	state.s.ops = ops;
 	track_init();
 	handle_init();
+	context_init();
 	pool_init();
 	graph_init();
 }
@@ -94,13 +104,12 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
 	return bytes > UINT64_MAX - to ? UINT64_MAX : (bytes + to - 1) / to * to;
 }
 
-bool charge_ask_card(struct dev dev)
+int charge_reconcile_soon(struct dev dev, enum quota_kind kind)
 {
-	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 	int64_t end_ns = 0;
 	int rc;
 
-	while ((rc = charge_reconcile(dev, QUOTA_MODULE)) == -EAGAIN) {
+	while ((rc = charge_reconcile(dev, kind)) == -EAGAIN) {
 		int64_t now_ns = clock_now_ns();
 
 		if (!end_ns)
@@ -109,7 +118,14 @@ bool charge_ask_card(struct dev dev)
 			break;
 		clock_sleep_ns(ASK_NAP_NS);
 	}
-	return rc == 0 || has_pools;
+	return rc;
+}
+
+bool charge_ask_card(struct dev dev)
+{
+	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
+
+	return charge_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_pools;
 }
 
 static uint64_t beyond(uint64_t a, uint64_t b)
@@ -127,6 +143,7 @@ static uint64_t tracked(struct dev dev)
 
 /* The driver's figure beside what is tracked. */
 struct look {
+	uint64_t number;
 	uint64_t begun; /* changes begun when it was taken */
 	uint64_t driver_bytes, tracked_bytes;
 };
@@ -140,6 +157,7 @@ static int look(struct dev dev, unsigned under_way, struct look *out)
 	for (int tries = 0; tries < 3; tries++) {
 		int rc;
 
+		out->number = atomic_fetch_add(&state.s.samples, 1) + 1;
 		out->begun = atomic_load(&state.s.begun);
 		if (out->begun - atomic_load(&state.s.over) != under_way)
 			continue;
@@ -168,6 +186,36 @@ static int reserve(struct charge *c, uint64_t bytes)
 	return rc;
 }
 
+/*
+ * The limit says no to a block, but the driver may have room in one that is charged already. 0 with
+ * the turn to try it, or with the reservation where there is room again; or -EDQUOT.
+ */
+static int hope(struct charge *c, uint64_t bytes)
+{
+	struct turn *turn = &state.s.hope[c->dev.v];
+	int rc;
+
+	if (!track_has_block(c->dev) || !turn_take(turn, HOPE_WAIT_NS))
+		return -EDQUOT;
+	rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
+	if (rc == -EDQUOT) {
+		c->has_turn = true;
+		return 0;
+	}
+	if (rc == 0)
+		c->bytes = bytes;
+	turn_give(turn);
+	return rc;
+}
+
+/* The charge is over. */
+static void end(struct charge *c)
+{
+	if (c->has_turn)
+		turn_give(&state.s.hope[c->dev.v]);
+	charge_over();
+}
+
 static int reserve_tracked(struct charge *c, uint64_t bytes)
 {
 	int rc;
@@ -176,9 +224,8 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 	if (!c->node)
 		return -ENOMEM;
 	rc = reserve(c, bytes);
-	if (rc < 0 && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES &&
-	    track_has_block(c->dev))
-		rc = 0; /* perhaps it fits into a block that is charged already */
+	if (rc == -EDQUOT && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES)
+		rc = hope(c, bytes);
 	if (rc < 0) {
 		track_discard(c->node);
 		return rc;
@@ -222,7 +269,7 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 		charge_look_later(c->dev);
 	}
-	charge_over();
+	end(c);
 	return 0;
 }
 
@@ -258,7 +305,7 @@ void charge_cancel(struct charge *c)
 	quota_release(c->dev, QUOTA_DATA, c->bytes);
 	track_discard(c->node);
 	handle_discard(c->handle);
-	charge_over();
+	end(c);
 }
 
 struct track_node *charge_take(uint64_t addr, struct dev *out_dev)
@@ -352,25 +399,45 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
+uint64_t charge_looks(void)
+{
+	return atomic_load(&state.s.samples);
+}
+
+int charge_reserve_context(struct dev dev, uint64_t bytes)
+{
+	int rc;
+
+	charge_begin();
+	pthread_mutex_lock(&state.s.mutex);
+	rc = quota_reserve(dev, QUOTA_CONTEXT, bytes);
+	pthread_mutex_unlock(&state.s.mutex);
+	if (rc < 0)
+		charge_over();
+	return rc;
+}
+
 static int reconcile(struct dev dev, enum quota_kind kind)
 {
-	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1;
 	struct look card;
 	int rc = look(dev, 0, &card);
 
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&state.s.mutex);
-	/* One that began later has seen all that this one should, and perhaps more. */
-	if (number > state.s.used_sample[dev.v]) {
-		state.s.used_sample[dev.v] = number;
+	if (atomic_load(&state.s.begun) != card.begun) {
+		/* What was reserved since must not be taken off. */
+		rc = -EAGAIN;
+	} else if (card.number > state.s.used_sample[dev.v]) {
+		/* One that began later has seen all that this one should, and perhaps more. */
+		state.s.used_sample[dev.v] = card.number;
 		/* Destroyed pools give back by and by, and no call says so. */
 		if (card.tracked_bytes > card.driver_bytes)
 			pool_release_orphans(dev, card.tracked_bytes - card.driver_bytes);
 		quota_set_overhead(dev, kind, beyond(card.driver_bytes, card.tracked_bytes));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
-	return 0;
+	return rc;
 }
 
 int charge_reconcile(struct dev dev, enum quota_kind kind)

@@ -20,6 +20,7 @@ struct charge {
 	const void *ctx;
 	bool is_managed;
 	bool is_object;
+	bool has_turn;   /* nothing is reserved: perhaps the driver has room */
 	bool has_before; /* of an object: the look at the card before the call, as follows */
 	uint64_t before_begun, before_driver_bytes, before_tracked_bytes;
 	struct track_node *node;
@@ -31,7 +32,9 @@ void charge_init(const struct gpu_ops *ops);
 
 /*
  * Reserves for a linear allocation of `bytes` in context `ctx`. A small one that the limit has no
- * block left for may still go on: perhaps the driver has room in an open block. 0, -EDQUOT, -ENOMEM.
+ * block left for may still go on: perhaps the driver has room in an open block. Where it has not, it
+ * opens one, which is given back at once; such requests go one at a time, so that a process is above
+ * its limit by one block on each device at most, for as long as that takes. 0, -EDQUOT, -ENOMEM.
  */
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
@@ -100,6 +103,21 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 
 /* As charge_reconcile() for modules, by who comes again anyway: nothing is put off. */
 int charge_watch(struct dev dev);
+
+/*
+ * As charge_reconcile(), and waits some milliseconds for a moment in which the card can be asked.
+ * Nothing of the calling thread is under way.
+ */
+int charge_reconcile_soon(struct dev dev, enum quota_kind kind);
+
+/* Looks at the card begun so far in this process: unchanged means that nobody looked. */
+uint64_t charge_looks(void);
+
+/*
+ * Reserves `bytes` for a context. 0 as after charge_begin(), and no look at the card takes the
+ * reservation for something that is gone before charge_over(); or -EDQUOT.
+ */
+int charge_reserve_context(struct dev dev, uint64_t bytes);
 
 /*
  * Something ended or began that is not in the books as it was. The sum is made right by the driver's

@@ -1,6 +1,6 @@
 /*
- * The gate: the one place every call that gives the GPU work passes. Whoever wants everything still
- * closes it and waits until nobody is inside.
+ * The gate: the one place every launch passes. Whoever wants everything still closes it and waits
+ * until nobody is inside.
  *
  * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave: say
  * "out". Neither is a locked instruction, a fence or a shared line. Closing makes every cell not

@@ -14,16 +14,18 @@ struct pool {
 	RB_ENTRY(pool) entry;
 	const void *key;
 	struct dev dev;
+	enum pool_kind kind;
 	uint64_t ticket; /* of the figure settled last */
 	uint64_t charged_bytes;
 	uint64_t pending_bytes; /* reservations of threads under way */
-	uint64_t used_bytes; /* of pending: already charged by another thread's figure */
+	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
 };
 
 RB_HEAD(pool_tree, pool);
 
 struct pool_state {
 	_Atomic uint64_t asked; /* atomic */
+	_Atomic uint64_t count; /* of the known pools; written under mutex */
 	/* Orders the rest; taken before the quota's. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct pool_tree pools;
@@ -56,7 +58,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-bool pool_enter(const void *key, struct dev dev)
+bool pool_enter(const void *key, struct dev dev, enum pool_kind kind)
 {
 	struct pool *pool;
 
@@ -67,7 +69,9 @@ bool pool_enter(const void *key, struct dev dev)
 		if (pool) {
 			pool->key = key;
 			pool->dev = dev;
+			pool->kind = kind;
 			RB_INSERT(pool_tree, &state.s.pools, pool);
+			atomic_fetch_add(&state.s.count, 1);
 		}
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -116,6 +120,13 @@ static uint64_t take_reservation(struct pool *pool, uint64_t reserved_bytes)
 	return reserved_bytes - used;
 }
 
+/* Keeps what is tracked in step with the driver's figure for the process. */
+static void add_physical(const struct pool *pool, int64_t bytes)
+{
+	if (pool->kind == POOL_DEVICE)
+		track_physical_add(pool->dev, bytes);
+}
+
 /* mutex held: charges `bytes` more, `own` of them reserved by this thread. 0 or -EDQUOT. */
 static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 {
@@ -133,7 +144,7 @@ static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 			bytes = own + borrowed;
 	}
 	pool->charged_bytes += bytes;
-	track_physical_add(pool->dev, (int64_t)bytes);
+	add_physical(pool, (int64_t)bytes);
 	return rc;
 }
 
@@ -157,7 +168,7 @@ int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t 
 	} else {
 		less = pool->charged_bytes - held_bytes;
 		pool->charged_bytes = held_bytes;
-		track_physical_add(pool->dev, -(int64_t)less);
+		add_physical(pool, -(int64_t)less);
 		quota_release(pool->dev, QUOTA_DATA, less + own);
 	}
 out:
@@ -176,17 +187,28 @@ void pool_cancel(const void *key, uint64_t reserved_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void pool_destroyed(const void *key)
+/* mutex held: what it holds goes, or is left to who sees it go. */
+static void leave(struct pool *pool, bool is_empty)
+{
+	if (is_empty) {
+		add_physical(pool, -(int64_t)pool->charged_bytes);
+		quota_release(pool->dev, QUOTA_DATA, pool->charged_bytes);
+	} else if (pool->kind == POOL_DEVICE) {
+		state.s.orphan_bytes[pool->dev.v] += pool->charged_bytes;
+	}
+	RB_REMOVE(pool_tree, &state.s.pools, pool);
+	atomic_fetch_sub(&state.s.count, 1);
+	free(pool);
+}
+
+void pool_destroyed(const void *key, bool was_empty)
 {
 	struct pool *pool;
 
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
-	if (pool) {
-		state.s.orphan_bytes[pool->dev.v] += pool->charged_bytes;
-		RB_REMOVE(pool_tree, &state.s.pools, pool);
-		free(pool);
-	}
+	if (pool)
+		leave(pool, was_empty);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -200,6 +222,11 @@ void pool_release_orphans(struct dev dev, uint64_t bytes)
 		quota_release(dev, QUOTA_DATA, bytes);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+bool pool_any(void)
+{
+	return atomic_load_explicit(&state.s.count, memory_order_relaxed) > 0;
 }
 
 int pool_list(struct dev dev, const void **out_pools, int max)

@@ -19,11 +19,16 @@
 /* Starts: fork children begin with nothing. */
 void pool_init(void);
 
+enum pool_kind {
+	POOL_DEVICE,
+	POOL_MANAGED, /* counts whole, and is not in the driver's figure for the process */
+};
+
 /*
  * Makes the pool known, with nothing charged; does nothing to one that is known. Returns false
  * where there is no memory for it.
  */
-bool pool_enter(const void *pool, struct dev dev);
+bool pool_enter(const void *pool, struct dev dev, enum pool_kind kind);
 
 /* The device of a known pool. */
 bool pool_device(const void *pool, struct dev *out_dev);
@@ -48,13 +53,16 @@ int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t
 void pool_cancel(const void *pool, uint64_t reserved_bytes);
 
 /*
- * The pool was destroyed: what it holds stays charged, as the driver keeps it until its last
- * allocation is freed, and goes by pool_release_orphans().
+ * The pool was destroyed. If it was empty all that it held goes; else it stays charged, as the driver
+ * keeps it until the last allocation is freed, and goes by pool_release_orphans().
  */
-void pool_destroyed(const void *pool);
+void pool_destroyed(const void *pool, bool was_empty);
 
 /* Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. */
 void pool_release_orphans(struct dev dev, uint64_t bytes);
+
+/* True when any pool is known: one load, for who looks often. */
+bool pool_any(void);
 
 /* Known pools of the device, at most `max`: returns how many are in out_pools. */
 int pool_list(struct dev dev, const void **out_pools, int max);

@@ -34,7 +34,7 @@ struct quota_state {
 	_Atomic uint64_t spec_bytes[RATION_DEVICES];
 	_Atomic uint32_t spec_change;
 	/* Who has it reads the text again; others go on with what was read before. */
-	pthread_mutex_t spec_mutex;
+	_Atomic bool is_reading_spec; /* one thread does; the others take what was read last; atomic */
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
@@ -355,9 +355,9 @@ static uint64_t configured_bytes(struct dev dev)
 	uint32_t change = spec_change(state.s.region->own);
 
 	if (change != atomic_load_explicit(&state.s.spec_change, memory_order_relaxed) &&
-	    pthread_mutex_trylock(&state.s.spec_mutex) == 0) {
+	    !atomic_exchange(&state.s.is_reading_spec, true)) {
 		read_spec();
-		pthread_mutex_unlock(&state.s.spec_mutex);
+		atomic_store(&state.s.is_reading_spec, false);
 	}
 	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
 }

@@ -1,7 +1,6 @@
 #include "drv/gpu_pool.h"
 
 #include "core/graph.h"
-#include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 
@@ -18,18 +17,74 @@ static bool ask(CUmemoryPool pool, CUmemPool_attribute what, uint64_t *out_bytes
 	return true;
 }
 
+/* The device of a context; by making it current for a moment. */
+static bool context_device(CUcontext ctx, struct cuda_ord *out_ord)
+{
+	CUcontext popped;
+	bool is_known;
+
+	if (!real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
+	    real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+		return false;
+	is_known = gpu_cuda_current_device(out_ord);
+	real.cuCtxPopCurrent_v2(&popped);
+	return is_known;
+}
+
 bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord)
 {
-	const void *ctx;
+	CUcontext ctx;
 	CUdevice dev;
 
 	/* Values up to CU_STREAM_PER_THREAD are the calling thread's streams in its own context. */
-	if ((uintptr_t)stream > (uintptr_t)CU_STREAM_PER_THREAD && real.cuStreamGetDevice &&
-	    real.cuStreamGetDevice(stream, &dev) == CUDA_SUCCESS) {
+	if ((uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD)
+		return gpu_cuda_current_device(out_ord);
+	if (real.cuStreamGetDevice && real.cuStreamGetDevice(stream, &dev) == CUDA_SUCCESS) {
 		out_ord->v = dev;
 		return true;
 	}
-	return gpu_cuda_current(out_ord, &ctx);
+	return real.cuStreamGetCtx && real.cuStreamGetCtx(stream, &ctx) == CUDA_SUCCESS &&
+	       context_device(ctx, out_ord);
+}
+
+static bool is_own(CUmemoryPool pool, CUdevice dev)
+{
+	CUmemoryPool own;
+
+	return (real.cuDeviceGetDefaultMemPool &&
+		real.cuDeviceGetDefaultMemPool(&own, dev) == CUDA_SUCCESS && own == pool) ||
+	       (real.cuDeviceGetMemPool && real.cuDeviceGetMemPool(&own, dev) == CUDA_SUCCESS &&
+		own == pool);
+}
+
+static bool is_own_managed(CUmemoryPool pool, CUmemLocationType type, CUdevice dev)
+{
+	CUmemLocation location = { .type = type, .id = dev };
+	CUmemoryPool own;
+
+	return real.cuMemGetDefaultMemPool &&
+	       real.cuMemGetDefaultMemPool(&own, &location, CU_MEM_ALLOCATION_TYPE_MANAGED) ==
+		       CUDA_SUCCESS &&
+	       own == pool;
+}
+
+bool gpu_pool_recognise(CUmemoryPool pool, CUstream stream, struct cuda_ord *out_ord,
+			enum pool_kind *out_kind)
+{
+	for (int d = 0; d < device_ordinals(); d++) {
+		bool is_managed = is_own_managed(pool, CU_MEM_LOCATION_TYPE_DEVICE, d);
+
+		if (!is_managed && !is_own(pool, d))
+			continue;
+		out_ord->v = d;
+		*out_kind = is_managed ? POOL_MANAGED : POOL_DEVICE;
+		return true;
+	}
+	/* Of no device in particular: it counts where it is used first. */
+	*out_kind = POOL_MANAGED;
+	return (is_own_managed(pool, CU_MEM_LOCATION_TYPE_NONE, 0) ||
+		is_own_managed(pool, CU_MEM_LOCATION_TYPE_HOST, 0)) &&
+	       gpu_pool_stream_device(stream, out_ord);
 }
 
 static bool store_held(struct dev dev, uint64_t *out_bytes)
@@ -64,19 +119,6 @@ int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
 	return 0;
 }
 
-static void trim(const void *pool)
-{
-	struct cuda_ord ord;
-	struct dev dev;
-
-	if (!graph_is_store(pool, &dev)) {
-		if (real.cuMemPoolTrimTo)
-			real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0);
-	} else if (real.cuDeviceGraphMemTrim && device_ordinal(dev, &ord)) {
-		real.cuDeviceGraphMemTrim(ord.v);
-	}
-}
-
 uint64_t gpu_pool_room(CUmemoryPool pool)
 {
 	uint64_t held, used;
@@ -87,14 +129,23 @@ uint64_t gpu_pool_room(CUmemoryPool pool)
 	return held > used ? held - used : 0;
 }
 
+bool gpu_pool_is_empty(CUmemoryPool pool)
+{
+	uint64_t used;
+
+	return ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used == 0;
+}
+
 static int refresh(struct dev dev, bool is_trimmed)
 {
 	const void *pools[POOLS_MAX];
 	int n = pool_list(dev, pools, POOLS_MAX);
 
 	for (int i = 0; i < n; i++) {
-		if (is_trimmed)
-			trim(pools[i]);
+		struct dev store;
+
+		if (is_trimmed && !graph_is_store(pools[i], &store) && real.cuMemPoolTrimTo)
+			real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pools[i], 0);
 		gpu_pool_settle(pools[i], 0);
 	}
 	return n;

@@ -4,11 +4,19 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/pool.h"
 
 #include "abi/cuda.h"
 
 /* The device whose current pool serves `stream`: the stream's; false when there is none. */
 bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord);
+
+/*
+ * The device of a pool that the program did not create: a device's own, or the one that it uses now.
+ * False when it is none of those.
+ */
+bool gpu_pool_recognise(CUmemoryPool pool, CUstream stream, struct cuda_ord *out_ord,
+			enum pool_kind *out_kind);
 
 /*
  * What the pool (or a device's graph store, core/graph.h) holds of its device; false when the driver
@@ -25,11 +33,15 @@ int gpu_pool_settle(const void *pool, uint64_t reserved_bytes);
 /* What the pool holds and has not given out; 0 when the driver cannot say. */
 uint64_t gpu_pool_room(CUmemoryPool pool);
 
+/* True when nothing of the pool is given out. */
+bool gpu_pool_is_empty(CUmemoryPool pool);
+
 /* Asks for the figure of each known pool of the device and settles it. */
 void gpu_pool_refresh(struct dev dev);
 
 /*
  * Has every known pool of the device give back what it does not use, as the driver does when the
- * card is full, and settles. True when there was a pool.
+ * card is full, and settles. A graph store keeps what it has, as it does then: the graphs count on
+ * it. True when there was a pool.
  */
 bool gpu_pool_reclaim(struct dev dev);

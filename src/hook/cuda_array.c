@@ -1,15 +1,13 @@
 /*
  * Arrays and mipmaps. How much memory one takes no call tells: rows and slices are padded as the
- * card likes. It is reserved by an estimate and charged by what the driver's figure grew.
+ * card likes. Its texels are reserved, and it is charged by what the driver's figure grew.
  */
 #include "hook/enter.h"
 
-/* A texel of a format that we do not know is taken for the largest there is. */
-enum { TEXEL_CHANNEL_BYTES_MAX = 4 };
-
+/* At least: of the formats with other names some pack several channels. */
 static uint64_t channel_bytes(CUarray_format format)
 {
-	switch (format) {
+	switch ((int)format) {
 	case CU_AD_FORMAT_UNSIGNED_INT8:
 	case CU_AD_FORMAT_SIGNED_INT8:
 		return 1;
@@ -17,8 +15,12 @@ static uint64_t channel_bytes(CUarray_format format)
 	case CU_AD_FORMAT_SIGNED_INT16:
 	case CU_AD_FORMAT_HALF:
 		return 2;
+	case CU_AD_FORMAT_UNSIGNED_INT32:
+	case CU_AD_FORMAT_SIGNED_INT32:
+	case CU_AD_FORMAT_FLOAT:
+		return 4;
 	default:
-		return TEXEL_CHANNEL_BYTES_MAX;
+		return 1;
 	}
 }
 
@@ -29,37 +31,49 @@ struct shape {
 	unsigned channels, flags, levels;
 };
 
-static uint64_t at_least_one(uint64_t n)
+/* A side of level `level`; never 0. */
+static uint64_t side(uint64_t side_of_first, unsigned level)
 {
-	return n ? n : 1;
+	return level < 64 && side_of_first >> level ? side_of_first >> level : 1;
 }
 
+/* Bytes of the texels of one level. False: more than 64 bits hold. */
+static bool level_bytes(const struct shape *s, unsigned level, uint64_t *out_bytes)
+{
+	bool is_layered = s->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+	uint64_t texels;
+
+	return !__builtin_mul_overflow(side(s->width, level), side(s->height, level), &texels) &&
+	       !__builtin_mul_overflow(texels, side(s->depth, is_layered ? 0 : level), &texels) &&
+	       !__builtin_mul_overflow(texels, channel_bytes(s->format) * side(s->channels, 0),
+				       out_bytes);
+}
+
+/* Levels beyond the last one of a single texel are not there. */
+#define LEVELS_MAX 64u
+
 /*
- * Bytes of the texels; 0 for what takes no memory (sparse, deferred) or what the driver will refuse
- * (more than 64 bits hold). A mipmap's smaller levels are a third of the first, or as much again
- * for a row of one texel's height.
+ * Bytes of the texels: what it takes at least, so that nothing is refused that fits. What padding
+ * takes on top is known after the call, and one that then passes the limit is undone. 0 for what
+ * takes no memory (sparse, deferred) or what the driver will refuse.
  */
 static uint64_t estimate(const struct shape *s)
 {
-	uint64_t bytes;
+	uint64_t sum = 0, bytes;
 
 	if (s->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) || s->width == 0)
 		return 0;
-	if (__builtin_mul_overflow(s->width, at_least_one(s->height), &bytes) ||
-	    __builtin_mul_overflow(bytes, at_least_one(s->depth), &bytes) ||
-	    __builtin_mul_overflow(bytes, channel_bytes(s->format) * at_least_one(s->channels),
-				   &bytes) ||
-	    bytes > UINT64_MAX / 4)
-		return 0;
-	if (s->levels > 1)
-		bytes += s->height > 1 ? bytes / 3 : bytes;
-	return bytes;
+	for (unsigned l = 0; l < s->levels && l < LEVELS_MAX; l++)
+		if (!level_bytes(s, l, &bytes) || __builtin_add_overflow(sum, bytes, &sum) ||
+		    sum > UINT64_MAX / 4)
+			return 0;
+	return sum;
 }
 
 static struct shape shape_of_3d(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
-	return (struct shape){ d->Width, d->Height,	 d->Depth, d->Format,
-			       d->NumChannels, d->Flags, levels };
+	return (struct shape){ d->Width,       d->Height, d->Depth, d->Format,
+			       d->NumChannels, d->Flags,  levels };
 }
 
 /* One create call with its arguments bound: the forms differ in those alone. */
@@ -167,7 +181,8 @@ CUresult hook_cuArrayCreate(CUarray *out_handle, const CUDA_ARRAY_DESCRIPTOR_v1 
 	s = (struct shape){ .width = desc->Width,
 			    .height = desc->Height,
 			    .format = desc->Format,
-			    .channels = desc->NumChannels };
+			    .channels = desc->NumChannels,
+			    .levels = 1 };
 	return create(&c, &s, array_v1, destroy_array);
 }
 
@@ -183,7 +198,8 @@ CUresult hook_cuArrayCreate_v2(CUarray *out_handle, const CUDA_ARRAY_DESCRIPTOR 
 	s = (struct shape){ .width = desc->Width,
 			    .height = desc->Height,
 			    .format = desc->Format,
-			    .channels = desc->NumChannels };
+			    .channels = desc->NumChannels,
+			    .levels = 1 };
 	return create(&c, &s, array_v2, destroy_array);
 }
 
@@ -201,7 +217,8 @@ CUresult hook_cuArray3DCreate(CUarray *out_handle, const CUDA_ARRAY3D_DESCRIPTOR
 			    .depth = desc->Depth,
 			    .format = desc->Format,
 			    .channels = desc->NumChannels,
-			    .flags = desc->Flags };
+			    .flags = desc->Flags,
+			    .levels = 1 };
 	return create(&c, &s, array_3d_v1, destroy_array);
 }
 

@@ -77,8 +77,9 @@ static int reserve(uint64_t bytes[RATION_DEVICES], struct dev *out_dev)
 		if (bytes[d] == 0)
 			continue;
 		*out_dev = dev;
-		rc = pool_enter(graph_store(dev), dev) ? pool_reserve(graph_store(dev), bytes[d]) :
-							 -ENOMEM;
+		rc = pool_enter(graph_store(dev), dev, POOL_DEVICE) ?
+			     pool_reserve(graph_store(dev), bytes[d]) :
+			     -ENOMEM;
 		if (rc == -EDQUOT && charge_ask_card(dev))
 			rc = pool_reserve(graph_store(dev), bytes[d]);
 		if (rc < 0) {
@@ -118,8 +119,9 @@ static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 	CUresult res;
 	int rc;
 
-	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes || !real.cuGraphNodeGetType ||
-	    !real.cuGraphMemAllocNodeGetParams || !sum_graph(i->graph, 0, bytes) || !is_any(bytes))
+	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
+	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams ||
+	    !sum_graph(i->graph, 0, bytes) || !is_any(bytes))
 		return call(i);
 	rc = reserve(bytes, &dev);
 	if (rc < 0)

@@ -1,4 +1,4 @@
-/* Everything that gives the GPU work passes the gate. */
+/* Every launch passes the gate. */
 #include "core/gate.h"
 #include "hook/enter.h"
 

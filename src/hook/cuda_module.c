@@ -79,3 +79,43 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	overhead_begin(&o);
 	return finish_unload(&o, real.cuLibraryUnload(library));
 }
+
+/*
+ * A library comes to a context with the first question for something in it, and stays: what then
+ * passes the limit is refused, and counts until the library is unloaded.
+ */
+static CUresult finish_question(struct overhead *o, CUresult res)
+{
+	return res == CUDA_SUCCESS && overhead_finish(o) < 0 ? overhead_refuse(o) : res;
+}
+
+CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
+{
+	struct overhead o;
+
+	if (!ENTER_HAS(cuLibraryGetModule))
+		return enter_missing();
+	overhead_begin(&o);
+	return finish_question(&o, real.cuLibraryGetModule(out_module, library));
+}
+
+CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
+{
+	struct overhead o;
+
+	if (!ENTER_HAS(cuKernelGetFunction))
+		return enter_missing();
+	overhead_begin(&o);
+	return finish_question(&o, real.cuKernelGetFunction(out_function, kernel));
+}
+
+CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
+				 const char *name)
+{
+	struct overhead o;
+
+	if (!ENTER_HAS(cuLibraryGetGlobal))
+		return enter_missing();
+	overhead_begin(&o);
+	return finish_question(&o, real.cuLibraryGetGlobal(out_addr, out_bytes, library, name));
+}

@@ -19,6 +19,12 @@ struct async {
 	CUstream stream;
 };
 
+/* What the NULL stream means in the per-thread forms. */
+static CUstream per_thread(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
 typedef CUresult async_fn(const struct async *a);
 typedef CUresult free_fn(CUdeviceptr addr, CUstream stream);
 
@@ -29,44 +35,42 @@ static uint64_t round_up(uint64_t bytes)
 		       (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES * POOL_UNIT_BYTES;
 }
 
-/* The pool that serves the call, entered; false when it is none that is charged. */
-static bool find_pool(const struct async *a, CUmemoryPool *out_pool, enum enter *out_what)
+/* A pool that the program names. ENTER_FORWARD: none that is charged, as those of host memory. */
+static enum enter find_named(const struct async *a, struct dev *out_dev)
 {
+	enum pool_kind kind;
 	struct cuda_ord ord;
-	struct dev dev;
+	enum enter what;
 
-	*out_pool = a->pool;
-	if (a->pool) {
-		*out_what = init_member() == INIT_FAILED ? ENTER_REFUSE : ENTER_CHARGE;
-		return init_is_member() && pool_device(a->pool, &dev);
-	}
-	if (!gpu_pool_stream_device(a->stream, &ord))
-		return false;
-	*out_what = enter_ordinal(ord.v, &dev);
-	if (*out_what != ENTER_CHARGE || !real.cuDeviceGetMemPool ||
-	    real.cuDeviceGetMemPool(out_pool, ord.v) != CUDA_SUCCESS)
-		return false;
-	return pool_enter(*out_pool, dev);
+	if (init_member() == INIT_FAILED)
+		return ENTER_REFUSE;
+	if (!init_is_member())
+		return ENTER_FORWARD;
+	if (pool_device(a->pool, out_dev))
+		return ENTER_CHARGE;
+	if (!gpu_pool_recognise(a->pool, a->stream, &ord, &kind))
+		return ENTER_FORWARD;
+	what = enter_ordinal(ord.v, out_dev);
+	return what == ENTER_CHARGE && !pool_enter(a->pool, *out_dev, kind) ? ENTER_REFUSE : what;
 }
 
-/*
- * Reserves what the pool may grow by; pools that hold more than they use give it back first. A
- * request that does not fit goes on all the same when the pool's own room may serve it.
- */
-static int reserve(CUmemoryPool pool, struct dev dev, uint64_t size_bytes, uint64_t *out_bytes)
+/* The pool that serves the call, entered, if it is one that is charged. */
+static enum enter find_pool(const struct async *a, CUmemoryPool *out_pool, struct dev *out_dev)
 {
-	uint64_t room = gpu_pool_room(pool), want = room >= size_bytes ? 0 : round_up(size_bytes);
-	int rc;
+	struct cuda_ord ord;
+	enum enter what;
 
-	*out_bytes = 0;
-	if (want == 0)
-		return 0;
-	rc = pool_reserve(pool, want);
-	if (rc == -EDQUOT && charge_ask_card(dev))
-		rc = pool_reserve(pool, want);
-	if (rc == 0)
-		*out_bytes = want;
-	return rc;
+	*out_pool = a->pool;
+	if (a->pool)
+		return find_named(a, out_dev);
+	if (!gpu_pool_stream_device(a->stream, &ord))
+		return ENTER_FORWARD;
+	what = enter_ordinal(ord.v, out_dev);
+	if (what != ENTER_CHARGE)
+		return what;
+	if (!real.cuDeviceGetMemPool || real.cuDeviceGetMemPool(out_pool, ord.v) != CUDA_SUCCESS)
+		return ENTER_FORWARD;
+	return pool_enter(*out_pool, *out_dev, POOL_DEVICE) ? ENTER_CHARGE : ENTER_REFUSE;
 }
 
 /* A captured allocation makes a graph node and takes nothing yet. */
@@ -74,25 +78,50 @@ static bool is_capturing(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-	return real.cuStreamIsCapturing && real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+	return real.cuStreamIsCapturing &&
+	       real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
+ * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
+ * refused, pools that hold more than they use give it back.
+ */
+static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
+{
+	uint64_t want = round_up(a->size_bytes);
+	int rc;
+
+	*out_bytes = 0;
+	if (gpu_pool_room(pool) >= a->size_bytes)
+		return 0;
+	rc = pool_reserve(pool, want);
+	if (rc == -EDQUOT && is_capturing(a->stream))
+		return 0;
+	if (rc == -EDQUOT && charge_ask_card(dev))
+		rc = pool_reserve(pool, want);
+	if (rc == 0)
+		*out_bytes = want;
+	return rc;
 }
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
-	enum enter what = ENTER_FORWARD;
 	CUmemoryPool pool = NULL;
 	uint64_t reserved_bytes;
+	enum enter what;
 	struct dev dev;
 	CUresult res;
 	int rc;
 
-	if (!a->out_addr || !a->size_bytes || !find_pool(a, &pool, &what) ||
-	    !pool_device(pool, &dev))
-		return what == ENTER_REFUSE ? enter_refusal() : call(a);
-	rc = reserve(pool, dev, a->size_bytes, &reserved_bytes);
+	what = a->out_addr && a->size_bytes ? find_pool(a, &pool, &dev) : ENTER_FORWARD;
+	if (what == ENTER_REFUSE)
+		return init_is_member() ? CUDA_ERROR_OUT_OF_MEMORY : enter_refusal();
+	if (what == ENTER_FORWARD)
+		return call(a);
+	rc = reserve(a, pool, dev, &reserved_bytes);
 	if (rc < 0)
-		return is_capturing(a->stream) ? call(a) : enter_refused(rc, dev, a->size_bytes);
+		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
 	res = call(a);
 	rc = gpu_pool_settle(pool, reserved_bytes);
@@ -134,10 +163,11 @@ CUresult hook_cuMemAllocAsync(CUdeviceptr *out_addr, size_t size_bytes, CUstream
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out_addr, size_t size_bytes, CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, NULL, stream };
+	struct async a = { out_addr, size_bytes, NULL, per_thread(stream) };
 
-	return ENTER_HAS(cuMemAllocAsync_ptsz) ? allocate(&a, alloc_ptsz, real.cuMemFreeAsync_ptsz) :
-						 enter_missing();
+	return ENTER_HAS(cuMemAllocAsync_ptsz) ?
+		       allocate(&a, alloc_ptsz, real.cuMemFreeAsync_ptsz) :
+		       enter_missing();
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out_addr, size_t size_bytes, CUmemoryPool pool,
@@ -152,24 +182,74 @@ CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out_addr, size_t size_bytes, 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_bytes,
 					   CUmemoryPool pool, CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, pool, stream };
+	struct async a = { out_addr, size_bytes, pool, per_thread(stream) };
 
 	return ENTER_HAS(cuMemAllocFromPoolAsync_ptsz) ?
 		       allocate(&a, from_pool_ptsz, real.cuMemFreeAsync_ptsz) :
 		       enter_missing();
 }
 
+/*
+ * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the card's
+ * figure holds it, and it counts as overhead.
+ */
+static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
+{
+	struct dev dev = { 0 };
+	struct track_node *node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	CUresult res = call(addr, stream);
+
+	if (node && res == CUDA_SUCCESS) {
+		charge_look_later(dev);
+		charge_end(node, dev);
+	} else if (node) {
+		charge_put_back(node, dev);
+	}
+	return res;
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
+{
+	return ENTER_HAS(cuMemFreeAsync) ? free_async(real.cuMemFreeAsync, addr, stream) :
+					   enter_missing();
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
+{
+	return ENTER_HAS(cuMemFreeAsync_ptsz) ? free_async(real.cuMemFreeAsync_ptsz, addr, stream) :
+						enter_missing();
+}
+
+/*
+ * Where memory of a new pool counts. Managed memory of no device in particular counts on the calling
+ * thread's, else on the first.
+ */
+static enum enter place(const CUmemPoolProps *props, struct dev *out_dev, enum pool_kind *out_kind)
+{
+	bool is_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	const void *ctx;
+	enum enter what;
+
+	*out_kind = props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ? POOL_MANAGED : POOL_DEVICE;
+	if (is_device)
+		return enter_ordinal(props->location.id, out_dev);
+	if (*out_kind == POOL_DEVICE)
+		return ENTER_FORWARD;
+	what = enter_current(out_dev, &ctx);
+	return what == ENTER_FORWARD ? enter_ordinal(0, out_dev) : what;
+}
+
 CUresult hook_cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *props)
 {
+	enum pool_kind kind;
 	struct dev dev;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemPoolCreate))
 		return enter_missing();
 	res = real.cuMemPoolCreate(out_pool, props);
-	if (res == CUDA_SUCCESS && props->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	    props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-	    enter_ordinal(props->location.id, &dev) == ENTER_CHARGE && !pool_enter(*out_pool, dev)) {
+	if (res == CUDA_SUCCESS && place(props, &dev, &kind) == ENTER_CHARGE &&
+	    !pool_enter(*out_pool, dev, kind)) {
 		real.cuMemPoolDestroy(*out_pool);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -178,16 +258,21 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *prop
 
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
+	struct dev dev;
+	bool was_empty;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemPoolDestroy))
 		return enter_missing();
-	if (!init_is_member())
+	if (!init_is_member() || !pool_device(pool, &dev))
 		return real.cuMemPoolDestroy(pool);
 	gpu_pool_settle(pool, 0);
+	was_empty = gpu_pool_is_empty(pool);
 	res = real.cuMemPoolDestroy(pool);
-	if (res == CUDA_SUCCESS)
-		pool_destroyed(pool);
+	if (res == CUDA_SUCCESS) {
+		pool_destroyed(pool, was_empty);
+		charge_reconcile(dev, QUOTA_MODULE);
+	}
 	return res;
 }
 

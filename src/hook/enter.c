@@ -76,10 +76,12 @@ enum enter enter_current(struct dev *out_dev, const void **out_ctx)
 
 CUresult enter_refused(int rc, struct dev dev, uint64_t bytes)
 {
+	char asked[16], used[16], limit[16];
+
 	if (rc == -EDQUOT && atomic_fetch_add(&state.s.refusals, 1) < REFUSALS_SAID)
-		log_warn("device %d (%.12s): %llu MiB refused: %llu of %llu MiB are in use", dev.v,
-			 quota_uuid(dev), (unsigned long long)((bytes + MIB - 1) / MIB),
-			 (unsigned long long)(quota_used(dev) / MIB),
-			 (unsigned long long)(quota_limit(dev) / MIB));
+		log_warn("device %d (%.12s): %s refused: %s of %s are in use", dev.v,
+			 quota_uuid(dev), units_format_size(bytes, asked, sizeof(asked)),
+			 units_format_size(quota_used(dev), used, sizeof(used)),
+			 units_format_size(quota_limit(dev), limit, sizeof(limit)));
 	return status_cuda(rc);
 }

@@ -22,6 +22,7 @@
 #endif
 
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
+#define FOLLOW_WAIT_NS NSEC_PER_SEC
 
 /* A glibc sem_t as sem_init(sem, 1, 1) leaves it: value 1, shared between processes. */
 static void semaphore_init(unsigned char *sem)
@@ -299,9 +300,33 @@ int region_check(const struct region *r, unsigned slot)
 		return -ESTALE;
 	if (__atomic_load_n(&o->magic, __ATOMIC_RELAXED) != RATION_MAGIC ||
 	    __atomic_load_n(&o->layout, __ATOMIC_RELAXED) != RATION_LAYOUT ||
-	    __atomic_load_n(&o->generation, __ATOMIC_RELAXED) != r->generation)
+	    __atomic_load_n(&o->generation, __ATOMIC_RELAXED) !=
+		    __atomic_load_n(&r->generation, __ATOMIC_RELAXED))
 		return -ESTALE;
 	return 0;
+}
+
+int region_follow(struct region *r)
+{
+	const struct ration_region *o = r->own;
+	int fd, rc = region_check(r, 0);
+
+	/* HAMi's magic is away while somebody initialises the file. */
+	if (rc == 0 && __atomic_load_n(&r->hami->magic, __ATOMIC_ACQUIRE) == HAMI_MAGIC)
+		return 0;
+	fd = region_reopen(r);
+	if (fd < 0)
+		return -ESTALE;
+	rc = lock_wait(fd, 0, HAMI_REGION_BYTES, FOLLOW_WAIT_NS);
+	if (rc == 0 && !is_there((const char *)&o->slots[1] - 1))
+		rc = -ESTALE;
+	if (rc == 0) {
+		__atomic_store_n(&r->generation, __atomic_load_n(&o->generation, __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
+		rc = region_check(r, 0);
+	}
+	close(fd);
+	return rc < 0 ? -ESTALE : 0;
 }
 
 int region_reopen(const struct region *r)

@@ -66,6 +66,13 @@ int region_reopen(const struct region *region);
  */
 int region_check(const struct region *region, unsigned slot);
 
+/*
+ * For a process without a slot: as region_check() before slot 0, but where the file was initialised
+ * anew it is the region from now on; waits for who is at that. -ESTALE also when the path leads to
+ * another file.
+ */
+int region_follow(struct region *region);
+
 /* A descriptor above 2: a program with 0, 1 or 2 closed must not get ours there. Closes `fd`. */
 int region_fd_up(int fd);
 

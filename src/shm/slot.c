@@ -132,8 +132,7 @@ static enum owner owner_of(const struct ration_slot *s)
 {
 	uint64_t now;
 
-	if (!s->pid || !s->start_ticks || !s->pid_namespace ||
-	    s->pid_namespace != pid_namespace())
+	if (!s->pid || !s->start_ticks || !s->pid_namespace || s->pid_namespace != pid_namespace())
 		return OWNER_UNKNOWN;
 	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
 		return OWNER_DEAD;
@@ -155,7 +154,8 @@ bool slot_is_robbed(const struct ration_slot *s)
 bool slot_has_robbed(const struct ration_region *own)
 {
 	for (int i = 0; i < HAMI_SLOTS; i++)
-		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) && slot_is_robbed(&own->slots[i]))
+		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) &&
+		    slot_is_robbed(&own->slots[i]))
 			return true;
 	return false;
 }

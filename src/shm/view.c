@@ -99,9 +99,9 @@ static int classify(const char *copy, size_t bytes, struct snapshot *snap)
 }
 
 /*
- * The bytes that slot `index` holds of device `dev`, by the rule of account_settle(). The words were
- * copied one after the other while the owner may have gone on: the answer is then a value that the
- * slot had a moment ago or has now.
+ * The bytes that slot `index` holds of device `dev`, by the rule of account_settle(). The words
+ * were copied one after the other while the owner may have gone on: the answer is then a value that
+ * the slot had a moment ago or has now.
  */
 static uint64_t slot_bytes(const struct ration_region *own, unsigned index, int dev)
 {

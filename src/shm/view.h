@@ -10,7 +10,7 @@
 
 enum view_kind {
 	VIEW_OWN,     /* a region of ours: who lives is known */
-	VIEW_FOREIGN, /* written by HAMi-core: its processes are what the file says, dead ones too */
+	VIEW_FOREIGN, /* written by HAMi-core: its processes are what the file says, dead or not */
 };
 
 struct view_device {
@@ -43,7 +43,8 @@ struct view {
 
 /*
  * Reads the region at `path`; view_free() what it gives. 0, or -errno: -ENOTUNIQ for a file that is
- * no region, -ESTALE for one that is short or of a version we do not know, -ENODATA for an empty one.
+ * no region, -ESTALE for one that is short or of a version we do not know, -ENODATA for one that is
+ * empty or not finished.
  */
 int view_read(const char *path, struct view *out_view);
 

@@ -29,8 +29,8 @@
 /* A driver that has to wake its cards takes seconds. */
 #define PROBE_WAIT_NS (60 * NSEC_PER_SEC)
 
-/* What the probe is tried with where nothing is limited. */
-#define TRIAL_SPEC "256m"
+/* What the probe is tried with where nothing is limited: a context fits, no card is as small. */
+#define TRIAL_SPEC "2g"
 
 struct options {
 	bool has_sim;
@@ -48,8 +48,8 @@ struct scene {
 };
 
 static const char doc[] =
-	"Checks whether Ration works in this environment: the driver, every way to it, the kernel, the "
-	"region file, and which limits are in force and where each came from."
+	"Checks whether Ration works in this environment: the driver, every way to it, the kernel, "
+	"the region file, and which limits are in force and where each came from."
 	"\v"
 	"Every line says ok, note, warn or FAIL. The exit status is 0 when nothing failed, else 1.";
 

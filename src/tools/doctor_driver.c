@@ -21,7 +21,7 @@ static const char *path_of(void *handle)
 									      "(unknown path)";
 }
 
-/* True when the library is Ration's software GPU: its messages say so. The real one is far larger. */
+/* True when the library is Ration's software GPU, by its messages. The real one is far larger. */
 static bool is_software(const char *path)
 {
 	enum { SOFTWARE_BYTES_MAX = 8 << 20 };
@@ -79,6 +79,8 @@ static void find_cuda(struct doctor_driver *d)
 	if (!d->uuid)
 		d->uuid = dlsym(d->cuda, "cuDeviceGetUuid");
 	d->total = dlsym(d->cuda, "cuDeviceTotalMem_v2");
+	d->retain = dlsym(d->cuda, "cuDevicePrimaryCtxRetain");
+	d->release = dlsym(d->cuda, "cuDevicePrimaryCtxRelease_v2");
 	d->proc_address = dlsym(d->cuda, "cuGetProcAddress");
 	d->proc_address_v2 = dlsym(d->cuda, "cuGetProcAddress_v2");
 }
@@ -150,8 +152,8 @@ void doctor_driver_open(struct doctor_driver *d)
 	} else {
 		doctor_report(
 			DOCTOR_FAIL, TOPIC,
-			"there is no CUDA driver here (%s); install NVIDIA's, give the container its "
-			"GPU, or try `ration doctor --sim`",
+			"there is no CUDA driver here (%s); install NVIDIA's, give the container "
+			"its GPU, or try `ration doctor --sim`",
 			dlerror());
 	}
 	d->nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_GLOBAL);

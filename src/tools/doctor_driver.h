@@ -19,6 +19,8 @@ struct doctor_driver {
 	__typeof__(&cuDeviceGetName) name;
 	__typeof__(&cuDeviceGetUuid_v2) uuid;
 	__typeof__(&cuDeviceTotalMem_v2) total;
+	__typeof__(&cuDevicePrimaryCtxRetain) retain;
+	__typeof__(&cuDevicePrimaryCtxRelease_v2) release;
 	__typeof__(&cuGetProcAddress) proc_address;
 	__typeof__(&cuGetProcAddress_v2) proc_address_v2;
 	__typeof__(&nvmlInit_v2) nvml_init;

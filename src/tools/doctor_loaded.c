@@ -108,7 +108,7 @@ void *doctor_loaded_first(const char *name)
 
 		if (!handle)
 			continue;
-		/* A handle answers with what the objects below it define, too: that does not count. */
+		/* A handle answers with what the objects below it define: that does not count. */
 		function = dlsym(handle, name);
 		dlclose(handle);
 		if (function && map_of(function) == map)

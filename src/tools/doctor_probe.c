@@ -1,6 +1,7 @@
 #include "tools/doctor_probe.h"
 
 #include "base/conf.h"
+#include "tools/doctor_context.h"
 #include "tools/doctor_driver.h"
 #include "tools/doctor_loaded.h"
 #include "tools/doctor_report.h"
@@ -167,12 +168,14 @@ int doctor_probe_main(int argc, char **argv)
 	doctor_loaded_find(&loaded);
 	doctor_loaded_report(&loaded);
 	doctor_driver_open(&driver);
+	conf_load(&conf, CONF_FILE, tools_getenv);
 	if (!is_driver_only) {
 		check_ways(&driver, &loaded);
-		conf_load(&conf, CONF_FILE, tools_getenv);
 		if (loaded.own_count > 0)
 			doctor_totals_report(&driver, conf.region_path);
 	}
+	doctor_context_report(&driver, loaded.own_count > 0 ? conf.region_path : NULL,
+			      conf.context_free);
 	fflush(stdout);
 	failures = doctor_report_failures();
 	return failures > DOCTOR_PROBE_MAX ? DOCTOR_PROBE_MAX : failures;

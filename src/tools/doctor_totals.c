@@ -79,8 +79,8 @@ static void compare_device(const struct doctor_driver *d, int ordinal, const str
 	if (!row) {
 		doctor_report(
 			DOCTOR_FAIL, TOPIC,
-			"device %d is not in the region: its memory is not counted; see the lines on "
-			"interception",
+			"device %d is not in the region: its memory is not counted; see the lines "
+			"on interception",
 			ordinal);
 		return;
 	}

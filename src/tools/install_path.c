@@ -73,11 +73,10 @@ static int give(const char *path, const char *cut_at, const char *what, char *ou
 		size_t path_bytes, char *out_error, size_t error_bytes)
 {
 	if (strpbrk(path, cut_at) || strlen(path) >= path_bytes) {
-		snprintf(
-			out_error, error_bytes,
-			"%s is at '%s', a path that the dynamic linker would cut at a blank or colon; "
-			"move it",
-			what, path);
+		snprintf(out_error, error_bytes,
+			 "%s is at '%s', a path that the dynamic linker would cut at a blank or "
+			 "colon; move it",
+			 what, path);
 		return -EINVAL;
 	}
 	memcpy(out_path, path, strlen(path) + 1);
@@ -117,10 +116,9 @@ int install_path_sim(char *out_path, size_t path_bytes, char *out_error, size_t 
 	int rc = find(sim_places, SIM_PLACES, path);
 
 	if (rc < 0) {
-		snprintf(
-			out_error, error_bytes,
-			"the software GPU (sim/libcuda.so.1) is neither beside the command nor under "
-			"its prefix in lib/ration/sim");
+		snprintf(out_error, error_bytes,
+			 "the software GPU (sim/libcuda.so.1) is neither beside the command nor "
+			 "under its prefix in lib/ration/sim");
 		return rc;
 	}
 	*strrchr(path, '/') = '\0';

@@ -261,10 +261,5 @@ int limit_main(int argc, char **argv)
 	rc = find(opt.tenant, path, sizeof(path));
 	if (rc != TOOLS_OK)
 		return rc;
-	rc = opt.mem_spec ? change(opt.tenant, path, opt.mem_spec) : show(path);
-	if (rc == TOOLS_OK && fflush(stdout) != 0) {
-		tools_complain(COMMAND, "%s", strerror(errno));
-		return TOOLS_UNHEALTHY;
-	}
-	return rc;
+	return opt.mem_spec ? change(opt.tenant, path, opt.mem_spec) : show(path);
 }

@@ -51,7 +51,8 @@ static int unknown(const char *name)
 	char text[64];
 
 	tools_printable(name, text, sizeof(text));
-	tools_complain("", "'%s' is no %s; there are run, ps, limit and doctor (see `ration --help`)",
+	tools_complain("",
+		       "'%s' is no %s; there are run, ps, limit and doctor (see `ration --help`)",
 		       text, *name == '-' ? "option of ration" : "command");
 	return TOOLS_USAGE;
 }
@@ -61,6 +62,7 @@ int main(int argc, char **argv)
 	const struct command *command;
 	char help_option[] = "--help", *help[] = { NULL, help_option, NULL };
 
+	tools_hold_streams();
 	if (argc < 2) {
 		print_help(stderr);
 		return TOOLS_USAGE;

@@ -24,8 +24,8 @@ struct options {
 };
 
 static const char doc[] =
-	"Shows the tenants of this machine that can be seen from here, with the memory each may use, "
-	"uses and has left on every device, and below each its processes.";
+	"Shows the tenants of this machine that can be seen from here, with the memory each may "
+	"use, uses and has left on every device, and below each its processes.";
 
 static const struct argp_option option_table[] = {
 	{ "json", KEY_JSON, NULL, 0, "print JSON", 0 },
@@ -212,8 +212,6 @@ int ps_main(int argc, char **argv)
 		rc = opt.is_json ? ps_json_print(&list, stdout) : print_table(&list);
 		tenant_list_free(&list);
 	}
-	if (rc == 0 && fflush(stdout) != 0)
-		rc = -errno;
 	if (rc < 0)
 		tools_complain(COMMAND, "%s", strerror(-rc));
 	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;

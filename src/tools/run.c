@@ -33,11 +33,11 @@ static const char doc[] =
 	"Starts COMMAND as a tenant of its own: every program in it uses the GPU under one memory "
 	"limit, which none of them can change."
 	"\v"
-	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or UUID "
-	"(0:10g,1:4g or GPU-8f6d3c2a:10g). Without --mem the limits are those of RATION_MEM or of the "
-	"scheduler's variables, else there are none.\n\n"
-	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be started "
-	"as a tenant, 126 when it cannot be executed, 127 when it is not found.";
+	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or "
+	"UUID (0:10g,1:4g or GPU-8f6d3c2a:10g). Without --mem the limits are those of RATION_MEM "
+	"or of the scheduler's variables, else there are none.\n\n"
+	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be "
+	"started as a tenant, 126 when it cannot be executed, 127 when it is not found.";
 
 static const struct argp_option option_table[] = {
 	{ "mem", 'm', "SPEC", 0, "memory limit", 0 },
@@ -195,6 +195,18 @@ static void warn_if_larger(const char *source, const struct limits_item *item,
 			       item->who, units_format_size(e->memory_bytes, card, sizeof(card)));
 }
 
+/* Whoever means gigabytes by a bare number would wonder why no program starts. */
+static void warn_if_tiny(const char *source, const struct limits_item *item)
+{
+	char limit[32];
+
+	if (item->bytes < MIB)
+		tools_complain(COMMAND,
+			       "warning: %s: %s is less than any program needs; a number without a "
+			       "unit is in bytes, write 10g for 10 GiB",
+			       source, units_format_size(item->bytes, limit, sizeof(limit)));
+}
+
 /*
  * Looks whether the devices that the specification names exist. Where NVML cannot say, the library
  * will in the program.
@@ -211,6 +223,7 @@ static int check_devices(const char *spec, const char *source, const char *nvml)
 	for (const char *at = spec; limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
 		const struct device_list_entry *e;
 
+		warn_if_tiny(source, &item);
 		if (!item.who[0])
 			continue;
 		if (!is_read && device_list_read(nvml, &list) < 0)

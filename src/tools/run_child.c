@@ -54,7 +54,7 @@ static void stop_self(void)
 	struct sigaction dfl = { .sa_handler = SIG_DFL }, old;
 	sigset_t stop;
 
-	/* Somebody who continues it already is not kept waiting: the kernel would drop his signal. */
+	/* Who continues it already is not kept waiting: the kernel would drop his signal. */
 	if (sigpending(&stop) == 0 && sigismember(&stop, SIGCONT))
 		return;
 	sigaction(SIGTSTP, &dfl, &old);
@@ -83,8 +83,9 @@ static bool has_ended(pid_t pid, int *out_status)
 }
 
 /*
- * True of a signal that the program has not got by itself. What the terminal sends goes to it as well,
- * but for the hangup, of which the session's leader alone is told; what it sends us it does not want.
+ * True of a signal that the program has not got by itself. What the terminal sends goes to it as
+ * well, but for the hangup, of which the session's leader alone is told; what it sends us it does
+ * not want.
  */
 static bool is_to_pass_on(const siginfo_t *info, pid_t pid)
 {

@@ -68,7 +68,7 @@ int tenant_make(const char *name, const char *command, const struct region_setup
 		snprintf(t->name, sizeof(t->name), "%s", name);
 		return create(setup, t, out_error, error_bytes);
 	}
-	/* The process id is unique here, but the directory may be that of other pid namespaces too. */
+	/* The process id is unique here, but other pid namespaces may use the directory too. */
 	for (int i = 0; i < NAME_TRIES; i++) {
 		tenant_dir_make_name(command, (unsigned)getpid(), t->name, sizeof(t->name));
 		if (i > 0)

@@ -92,11 +92,10 @@ static int use_named(enum tenant_dir_mode how, const char *path, char out_path[T
 	if (rc == 0 && strlen(full) >= TENANT_DIR_BYTES)
 		rc = -ENAMETOOLONG;
 	if (rc < 0) {
-		snprintf(
-			out_error, error_bytes,
-			"RATION_DIR is '%s', which cannot be used (%s); give a directory that can be "
-			"written",
-			path, strerror(-rc));
+		snprintf(out_error, error_bytes,
+			 "RATION_DIR is '%s', which cannot be used (%s); give a directory that can "
+			 "be written",
+			 path, strerror(-rc));
 		return rc;
 	}
 	memcpy(out_path, full, strlen(full) + 1);
@@ -131,7 +130,7 @@ const char *tenant_dir_check_name(const char *name)
 	if (strlen(name) >= RATION_NAME_BYTES)
 		return "is too long; at most 63 characters";
 	if (name[strspn(name, name_letters)])
-		return "has a character that a name cannot have; letters, digits and . _ - are right";
+		return "has a character that a name cannot have; give letters, digits and . _ -";
 	if (*name == '.' || *name == '-')
 		return "begins with a dot or dash; begin with a letter or digit";
 	return NULL;

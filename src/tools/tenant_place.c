@@ -94,8 +94,8 @@ static int look_for_life(int fd, bool keeper)
 
 /*
  * Removes the file unless a process lives in it. With `keeper` true a `ration run` above it counts
- * as life too; the one that calls does not look for itself. 0, -EBUSY when it lives, -ETIMEDOUT when
- * somebody is about to, -errno.
+ * as life too; the one that calls does not look for itself. 0, -EBUSY when it lives, -ETIMEDOUT
+ * when somebody is about to, -errno.
  */
 static int remove_file(const char *path, bool keeper)
 {

@@ -1,9 +1,14 @@
 #include "tools/tools_common.h"
 
 #include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 void tools_complain(const char *command, const char *fmt, ...)
 {
@@ -38,4 +43,30 @@ void tools_begin(const char *command, char **argv)
 	snprintf(name, sizeof(name), "ration %s", command);
 	argp_err_exit_status = TOOLS_USAGE;
 	argv[0] = name;
+}
+
+/* At exit. What could not be written by then, argp's help included, is a failure. */
+static void check_output(void)
+{
+	bool has_failed = ferror(stdout);
+	int error = 0;
+
+	if (fclose(stdout) != 0) {
+		error = errno;
+		has_failed = true;
+	}
+	if (!has_failed)
+		return;
+	tools_complain("", "standard output cannot be written%s%s%s", error ? " (" : "",
+		       error ? strerror(error) : "", error ? ")" : "");
+	_exit(TOOLS_UNHEALTHY);
+}
+
+void tools_hold_streams(void)
+{
+	/* The wrong way round, so that what uses it fails as on a closed one. */
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", (fd == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+	atexit(check_output);
 }

@@ -7,7 +7,7 @@
 
 enum tools_exit {
 	TOOLS_OK = 0,
-	TOOLS_UNHEALTHY = 1, /* doctor found a fault, ps could not read what it found */
+	TOOLS_UNHEALTHY = 1, /* doctor found a fault; the output could not be written */
 	TOOLS_USAGE = 2,     /* the command line is wrong; nothing was done */
 	TOOLS_FAILED = 125,  /* `ration run` itself could not do it; the program did not start */
 	TOOLS_CANNOT_EXECUTE = 126,
@@ -29,3 +29,10 @@ const char *tools_getenv(const char *name);
 
 /* Makes argp exit with TOOLS_USAGE and name the command "ration COMMAND" in what it writes. */
 void tools_begin(const char *command, char **argv);
+
+/*
+ * Keeps the numbers of standard streams that are closed from files that are opened here, not from
+ * programs that are started; and makes the exit status TOOLS_UNHEALTHY when standard output could
+ * not be written.
+ */
+void tools_hold_streams(void);

@@ -1,5 +1,6 @@
 """Runs clients of the driver and of NVML on the software GPU, each test on a machine of its own."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -22,6 +23,14 @@ def build():
     return path
 
 
+# Says the environment of a program inside a tenant, and keeps the tenant there until its input ends.
+SAY_ENVIRONMENT = """
+import json, os, sys
+print(json.dumps(dict(os.environ)), flush=True)
+sys.stdin.read()
+"""
+
+
 class Machine:
     """A software GPU, and programs that run on it."""
 
@@ -31,6 +40,8 @@ class Machine:
         self.env["RATION_SIM_FILE"] = str(folder / "machine")
         self.env["PATH"] = f"{pathlib.Path(sys.executable).parent}:{self.env['PATH']}"
         self.env["COLUMNS"] = "160"
+        self.env["RATION_DIR"] = str(folder / "tenants")
+        self.ration = str(build / "ration")
         self.holders = []
 
     def configure(self, text):
@@ -49,18 +60,32 @@ class Machine:
         """Runs Python code, which ends by itself, and returns what it printed."""
         return self.run(sys.executable, "-c", code)
 
+    def start(self, *command):
+        """Starts a program that runs until its input ends."""
+        program = subprocess.Popen(
+            command, env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.holders.append(program)
+        return program
+
     def hold(self, size_bytes, device=0):
         """Starts a process with a context on the device and a buffer of that size in it."""
-        holder = subprocess.Popen(
-            [sys.executable, str(HERE / "hold.py"), str(device), str(size_bytes)],
-            env=self.env,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.holders.append(holder)
+        holder = self.start(sys.executable, str(HERE / "hold.py"), str(device), str(size_bytes))
         assert holder.stdout.readline() == "holds\n"
         return holder
+
+    def tenant(self, *options):
+        """`ration run` with these options: the same machine as a program inside it has it."""
+        run = self.start(self.ration, "run", "--sim=" + self.env["RATION_SIM"], *options,
+                         sys.executable, "-c", SAY_ENVIRONMENT)
+        inside = Machine.__new__(Machine)
+        inside.__dict__.update(self.__dict__, env=json.loads(run.stdout.readline()))
+        return inside
+
+    def ps(self):
+        """What `ration ps` says of the one tenant there is."""
+        (tenant,) = json.loads(self.run(self.ration, "ps", "--json"))["tenants"]
+        return tenant
 
     def close(self):
         for holder in self.holders:

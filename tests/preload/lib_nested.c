@@ -85,7 +85,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev,
 }
 
 /* Gets to _v3 by a jump: the return address there is that of whoever called this one. */
-EXPORT __attribute__((optimize("O2"))) nvmlReturn_t
+EXPORT nvmlReturn_t
 nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned int *inout_count,
 					nvmlProcessInfo_v2_t *out_infos)
 {

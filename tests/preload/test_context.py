@@ -52,7 +52,8 @@ def test_no_context_is_made_for_the_program(place):
 
 # field fault 19: memory that no allocation call shows
 def test_modules(place):
-    program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB).await_word("look")
+    program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB,
+                          CUDA_MODULE_LOADING="EAGER").await_word("look")
     assert place.truth() == {program.pid: place.charged()}
     program.go().end()
 
@@ -63,7 +64,7 @@ def test_a_limit_below_a_context(place, limit):
     for _ in range(2):
         done = place.run("quota", "hold", 1, RATION_MEM=limit, status=1, err=None)
         line = done.err.splitlines()[0]
-        assert re.search(r"a context needs 64 MiB and the limit leaves \d+ of \d+ MiB", line)
+        assert re.search(r"a context needs 64 MiB and the limit leaves \d+ MiB of \d+ MiB", line)
         assert f"cuDevicePrimaryCtxRetain(&ctx, 0): {OUT_OF_MEMORY}" in done.err
     assert place.charged() == 0 and place.truth() == {}
 

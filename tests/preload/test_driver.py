@@ -43,7 +43,7 @@ def test_what_is_missing_is_not_handed_out(place, driver):
             assert ours[1] == plain[1] == f"{how}:{name} NULL"
             # By a handle the text is the same; else the prefix is the file that looked.
             assert ours[2] == plain[2] if how == "handle" else ours[2].endswith(name)
-    # linux-facts trap 8: we have looked for what is missing, and leave no error for the program.
+    # We have looked for what is missing, and leave no error for the program.
     assert place.run("where", DRIVER, "handle:cuInit", "error", "handle:cuMemAlloc_v2", "init",
                      "error").lines[1:] == [
         "handle:cuInit libration.so cuInit", "error none",

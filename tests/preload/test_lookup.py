@@ -57,7 +57,7 @@ def test_other_lookups_are_as_without_us(place, steps):
 
 
 def test_no_error_is_left_by_a_good_lookup(place):
-    """linux-facts trap 8: our own lookups miss what the driver lacks, and leave no dlerror."""
+    """Our own lookups miss what the driver lacks, and leave no dlerror."""
     assert where(place, DRIVER, "handle:cuInit", "error", "default:cuInit", "error")[2::2] == \
         ["error none", "error none"]
 
@@ -171,7 +171,7 @@ def test_a_malloc_of_the_program_s_own(place):
         assert where(place, DRIVER, "handle:cuInit", "init", preload=order)[2] == "init 0"
 
 
-# field fault 36, linux-facts trap 10
+# field fault 36
 def test_weak_references_without_a_driver(place):
     """They are there, for we export them; each answers an ordinary error."""
     lines = place.run("weak").lines

@@ -93,7 +93,7 @@ def test_a_setuid_program_does_not_load_it(open_place):
 
 @pytest.mark.plain
 def test_musl(place):
-    """linux-facts trap 5: musl loads the library too, and finds all that it asks for."""
+    """musl loads the library too, and finds all that it asks for."""
     program = PROGRAMS / "plain_musl"
     needs(program.exists(), "no musl-gcc (package musl-tools)")
     for status in (0, 7):
@@ -108,7 +108,7 @@ def clang_programs():
 @pytest.mark.plain
 @pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
 def test_programs_that_clang_instrumented(place, sanitizer):
-    """linux-facts traps 1 and 2: sanitizers look functions up before they are set up themselves."""
+    """Sanitizers look functions up before they are set up themselves."""
     name = f"clang_{sanitizer}"
     needs((PROGRAMS / name).exists(), f"no clang with -fsanitize={sanitizer}")
     launcher = ["setarch", "-R"] if sanitizer == "thread" else []

@@ -116,7 +116,7 @@ def test_nvml_alone(place):
     assert plain["nvml2.total"] == 8704 * MIB and plain["nvml2.reserved"] == 512 * MIB
 
 
-# linux-facts trap 3: NVML calls its own functions by their exported names
+# NVML calls its own functions by their exported names
 def test_what_nvml_asks_of_itself_is_the_truth(place):
     place.settings["LD_LIBRARY_PATH"] = f"{PROGRAMS / 'nested'}:{BUILD / 'sim'}"
     done = place.run("views", "nested", RATION_MEM="1k")

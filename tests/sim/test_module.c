@@ -18,10 +18,14 @@ static void modules(void)
 	EXPECT(cuModuleLoad(&module, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
 	EXPECT(cuModuleUnload((CUmodule)&module), CUDA_ERROR_INVALID_HANDLE);
 	OK(cuModuleLoadData(&module, kernels_ptx));
-	TRUE(check_free_bytes() == start - 2 * MIB);
 	OK(cuModuleLoadFatBinary(&again, elf));
-	TRUE(check_free_bytes() == start - 4 * MIB);
+	TRUE(check_free_bytes() == start);
 	OK(cuModuleGetFunction(&func, module, "fill"));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuModuleGetFunction(&func, module, "empty"));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuModuleGetFunction(&func, again, "fill"));
+	TRUE(check_free_bytes() == start - 4 * MIB);
 	EXPECT(cuModuleGetFunction(&func, module, "no_such_kernel"), CUDA_ERROR_NOT_FOUND);
 	EXPECT(cuModuleGetFunction(NULL, module, "fill"), CUDA_ERROR_INVALID_VALUE);
 	EXPECT(cuModuleGetFunction(&func, module, NULL), CUDA_ERROR_INVALID_VALUE);
@@ -35,6 +39,204 @@ static void modules(void)
 	EXPECT(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 	EXPECT(cuFuncLoad(func), CUDA_ERROR_INVALID_HANDLE);
 	TRUE(check_free_bytes() == start);
+}
+
+static CUfunctionLoadingState state_of(CUfunction func)
+{
+	CUfunctionLoadingState state = (CUfunctionLoadingState)99;
+
+	OK(cuFuncIsLoaded(&state, func));
+	return state;
+}
+
+/* Code comes to the device with the first function that is asked for, loaded or launched. */
+static void lazy(void)
+{
+	uint64_t start = check_free_bytes();
+	CUmoduleLoadingMode mode = 0;
+	CUmodule module = NULL;
+	CUfunction list[6];
+	const char *name;
+	size_t offset, bytes;
+	int value;
+
+	OK(cuModuleGetLoadingMode(&mode));
+	TRUE(mode == CU_MODULE_LAZY_LOADING);
+	OK(cuModuleLoadData(&module, kernels_ptx));
+	OK(cuModuleEnumerateFunctions(list, 6, module));
+	for (int i = 0; i < 6; i++)
+		TRUE(state_of(list[i]) == CU_FUNCTION_LOADING_STATE_UNLOADED);
+	OK(cuFuncGetName(&name, list[3]));
+	TRUE(strcmp(name, "empty") == 0);
+	OK(cuFuncGetParamInfo(list[4], 1, &offset, &bytes));
+	TRUE(offset == 8 && bytes == 4);
+	OK(cuFuncGetParamInfo(list[4], 2, &offset, NULL));
+	TRUE(offset == 16);
+	EXPECT(cuFuncGetParamInfo(list[4], 3, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuFuncGetParamInfo(list[4], 0, NULL, &bytes), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuFuncGetParamInfo((CUfunction)&name, 0, &offset, &bytes),
+	       CUDA_ERROR_INVALID_HANDLE);
+	OK(cuFuncGetParamCount(list[4], &bytes));
+	TRUE(bytes == 3);
+	TRUE(check_free_bytes() == start);
+	OK(check_launch(list[3], NULL, NULL));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	TRUE(state_of(list[3]) == CU_FUNCTION_LOADING_STATE_LOADED);
+	TRUE(state_of(list[4]) == CU_FUNCTION_LOADING_STATE_UNLOADED);
+	OK(cuFuncLoad(list[4]));
+	TRUE(state_of(list[4]) == CU_FUNCTION_LOADING_STATE_LOADED);
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, list[5]));
+	TRUE(state_of(list[5]) == CU_FUNCTION_LOADING_STATE_LOADED);
+	OK(cuModuleUnload(module));
+	TRUE(check_free_bytes() == start);
+}
+
+/* There is no room for the code when it is needed. */
+static void lazy_without_room(void)
+{
+	CUmodule module = NULL;
+	CUdeviceptr all;
+	CUfunction func[6];
+
+	OK(cuModuleLoadData(&module, kernels_ptx));
+	OK(cuModuleEnumerateFunctions(func, 6, module));
+	OK(cuMemAlloc_v2(&all, check_free_bytes()));
+	EXPECT(cuModuleGetFunction(&func[0], module, "empty"), CUDA_ERROR_OUT_OF_MEMORY);
+	EXPECT(check_launch(func[3], NULL, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemFree_v2(all));
+	OK(check_launch(func[3], NULL, NULL));
+	OK(cuCtxSynchronize());
+	OK(cuModuleUnload(module));
+}
+
+/* As it was before, and still is when asked for: all at once. */
+static int eager(void *arg)
+{
+	CUmoduleLoadingMode mode = 0;
+	CUmodule module;
+	CUfunction func[6];
+	uint64_t start;
+
+	if (!arg)
+		setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	check_start(arg ? arg : "count=1,mem=1g");
+	start = check_free_bytes();
+	OK(cuModuleGetLoadingMode(&mode));
+	TRUE(mode == CU_MODULE_EAGER_LOADING);
+	OK(cuModuleLoadData(&module, kernels_ptx));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(cuModuleEnumerateFunctions(func, 6, module));
+	TRUE(state_of(func[0]) == CU_FUNCTION_LOADING_STATE_LOADED);
+	OK(check_launch(func[3], NULL, NULL));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	return check_end();
+}
+
+static int asked_for_lazy(void *arg)
+{
+	CUmoduleLoadingMode mode = 0;
+
+	(void)arg;
+	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+	check_start("count=1,mem=1g,driver=11.8");
+	OK(cuModuleGetLoadingMode(&mode));
+	TRUE(mode == CU_MODULE_LAZY_LOADING);
+	return check_end();
+}
+
+static const char variables_ptx[] = ".version 6.0\n"
+				    ".target sm_50 // .global .b8 not_this[5];\n"
+				    ".address_size 64\n"
+				    "/* .global .b8 nor_this[5]; */\n"
+				    ".extern .global .align 4 .b8 elsewhere[16];\n"
+				    ".visible .global .align 16 .b8 big[67108864];\n"
+				    ".global .u32 word = 0;\n"
+				    ".visible .global .align 8 .v2 .f32 pairs[3][4];\n"
+				    ".visible .entry empty()\n"
+				    "{\n"
+				    "	.local .align 8 .b8 depot[4096];\n"
+				    "	.reg .u32 %r<2>;\n"
+				    "	ld.global.u32 %r1, [word];\n"
+				    "	ret;\n"
+				    "}\n"
+				    ".visible .entry spin(.param .u64 ns)\n"
+				    "{\n"
+				    "	ret;\n"
+				    "}\n";
+
+/* A module's variables are device memory from its load on. */
+static void variables(void)
+{
+	uint64_t start = check_free_bytes();
+	CUdeviceptr big = 0, word = 0, pairs = 0, of_library = 0;
+	CUmodule module = NULL;
+	CUlibrary library;
+	size_t bytes = 0;
+
+	OK(cuModuleLoadData(&module, variables_ptx));
+	TRUE(check_free_bytes() == start - 66 * MIB);
+	OK(cuModuleGetGlobal_v2(&big, &bytes, module, "big"));
+	TRUE(bytes == 64 * MIB && big % 16 == 0);
+	OK(cuModuleGetGlobal_v2(&word, &bytes, module, "word"));
+	TRUE(bytes == 4 && word == big + 64 * MIB);
+	OK(cuModuleGetGlobal_v2(&pairs, &bytes, module, "pairs"));
+	TRUE(bytes == 96 && pairs % 8 == 0 && pairs >= word + 4);
+	OK(cuModuleGetGlobal_v2(NULL, &bytes, module, "big"));
+	OK(cuModuleGetGlobal_v2(&big, NULL, module, "big"));
+	EXPECT(cuModuleGetGlobal_v2(NULL, NULL, module, "big"), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuModuleGetGlobal_v2(&word, &bytes, module, NULL), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuModuleGetGlobal_v2(&word, &bytes, module, "not_this"), CUDA_ERROR_NOT_FOUND);
+	EXPECT(cuModuleGetGlobal_v2(&word, &bytes, module, "nor_this"), CUDA_ERROR_NOT_FOUND);
+	EXPECT(cuModuleGetGlobal_v2(&word, &bytes, module, "elsewhere"), CUDA_ERROR_NOT_FOUND);
+	EXPECT(cuModuleGetGlobal_v2(&word, &bytes, module, "depot"), CUDA_ERROR_NOT_FOUND);
+	OK(cuMemsetD32_v2(big, 7, 1));
+	EXPECT(cuMemFree_v2(big), CUDA_ERROR_INVALID_VALUE);
+	OK(cuModuleUnload(module));
+	TRUE(check_free_bytes() == start);
+	OK(cuLibraryLoadData(&library, variables_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	TRUE(check_free_bytes() == start);
+	OK(cuLibraryGetGlobal(&of_library, &bytes, library, "big"));
+	TRUE(bytes == 64 * MIB && check_free_bytes() == start - 66 * MIB);
+	EXPECT(cuLibraryGetGlobal(&of_library, &bytes, library, "none"), CUDA_ERROR_NOT_FOUND);
+	OK(cuLibraryUnload(library));
+	TRUE(check_free_bytes() == start);
+}
+
+/* Local memory has room for all threads that can be resident, from the first launch on. */
+static void local_memory(void)
+{
+	const uint64_t cost = (4096 - 1024) * 2048 * 16ull;
+	CUlibrary library = NULL;
+	CUmodule module = NULL;
+	CUkernel kernel = NULL;
+	CUfunction func, spin;
+	uint64_t start, ns = 1;
+	void *params[] = { &ns };
+	CUcontext ctx;
+	int value = 0;
+
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuModuleLoadData(&module, variables_ptx));
+	OK(cuModuleGetFunction(&func, module, "empty"));
+	OK(cuModuleGetFunction(&spin, module, "spin"));
+	OK(cuLibraryLoadData(&library, variables_ptx, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, 0));
+	TRUE(value == 4096);
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, spin));
+	TRUE(value == 0);
+	start = check_free_bytes();
+	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, func));
+	TRUE(value == 4096);
+	OK(check_launch(spin, NULL, params));
+	TRUE(check_free_bytes() == start);
+	OK(check_launch(func, NULL, NULL));
+	TRUE(check_free_bytes() == start - cost);
+	OK(check_launch(func, NULL, NULL));
+	OK(cuCtxSynchronize());
+	TRUE(check_free_bytes() == start - cost);
+	OK(cuLibraryUnload(library));
+	OK(cuCtxDestroy_v2(ctx));
 }
 
 static void file(void)
@@ -161,8 +363,15 @@ static void occupancy(void)
 
 int main(void)
 {
+	TRUE(check_child(eager, NULL));
+	TRUE(check_child(eager, "count=1,mem=1g,driver=12.1"));
+	TRUE(check_child(asked_for_lazy, NULL));
 	check_start("count=1,mem=1g,sms=16");
 	modules();
+	lazy();
+	lazy_without_room();
+	variables();
+	local_memory();
 	file();
 	functions();
 	libraries();

@@ -1,6 +1,8 @@
 """What `ration` itself answers."""
 
+import os
 import re
+import subprocess
 
 import pytest
 
@@ -54,3 +56,37 @@ def test_unknown_option(ration, command):
     out = ration(command, "--frob")
     assert out.returncode == 2
     assert "--frob" in out.stderr
+
+
+WRITING = [["--help"], ["--version"], ["help"], ["help", "run"], ["run", "--help"], ["run", "--usage"],
+           ["run", "--version"], ["ps"], ["ps", "--json"], ["ps", "--help"], ["doctor", "--help"]]
+
+
+def without_output(ration, args, how):
+    with open("/dev/full", "w") as full:
+        return subprocess.run([ration.path, *args], env=ration.env, text=True, timeout=60,
+                              stdout=full if how == "full" else None, stderr=subprocess.PIPE, check=False,
+                              preexec_fn=(lambda: os.close(1)) if how == "closed" else None)
+
+
+@pytest.mark.parametrize("how, why", [("full", "No space left"), ("closed", "Bad file descriptor")])
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
+def test_output_that_cannot_be_written(ration, args, how, why):
+    out = without_output(ration, args, how)
+    assert out.returncode == 1
+    assert re.fullmatch(r"ration: standard output cannot be written \(.*\)\n", out.stderr)
+    assert why in out.stderr
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_doctor_whose_output_cannot_be_written(ration, sim, how):
+    out = without_output(ration, ["doctor", "--sim"], how)
+    assert out.returncode == 1
+    assert "standard output cannot be written" in out.stderr
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+@pytest.mark.parametrize("args, status", [(["run", "sh", "-c", "exit 3"], 3), (["run", "/nonexistent"], 127),
+                                          (["run"], 2), (["frob"], 2), ([], 2)])
+def test_output_that_is_not_needed(ration, args, status, how):
+    assert without_output(ration, args, how).returncode == status

@@ -164,6 +164,41 @@ def test_inside_a_tenant(ration, sim):
                for line in lines(out, "warn", "limit"))
 
 
+@pytest.mark.parametrize("inside", [[], ["run", "--sim=mem=8g,context=64m", "--mem", "1g"]])
+def test_contexts_are_counted(ration, sim, inside):
+    args = [*inside, ration.path, "doctor"] if inside else ["doctor", "--sim=mem=8g,context=64m"]
+    out = ration(*args)
+    assert out.returncode == 0, out.stdout
+    assert any("contexts and modules are counted; a context takes 64 MiB" in line
+               for line in lines(out, "ok", "limit")), out.stdout
+
+
+@pytest.mark.parametrize("inside", [[], ["run", "--sim=mem=8g,context=64m,pids=host", "--mem", "1g"]])
+def test_contexts_cannot_be_counted(ration, sim, inside):
+    """NVML lists processes under the host's pids, as older drivers do in a container."""
+    sim_option = "--sim=mem=8g,context=64m,pids=host"
+    args = [*inside, ration.path, "doctor"] if inside else ["doctor", sim_option]
+    out = ration(*args)
+    assert out.returncode == 0, out.stdout
+    (line,) = [line for line in lines(out, "warn", "limit") if "not counted" in line]
+    assert "64 MiB" in line and "own pid" in line
+
+
+def test_contexts_that_are_not_to_be_counted(ration, sim):
+    out = ration("doctor", "--sim=mem=8g", env={"RATION_CHARGE_CONTEXT": "false"})
+    assert any("RATION_CHARGE_CONTEXT" in line for line in lines(out, "note", "limit"))
+    assert not any("contexts" in line for line in lines(out, "ok", "limit") + lines(out, "warn"))
+
+
+def test_limit_smaller_than_a_context(ration, sim):
+    out = ration("doctor", "--sim=mem=8g,context=600m", env={"RATION_MEM": "512m"})
+    assert out.returncode == 1
+    (line,) = lines(out, "FAIL", "limit")
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in line and "smaller than a context" in line
+    # Without a limit it is tried with one that is large enough for any card's.
+    assert ration("doctor", "--sim=mem=8g,context=600m").returncode == 0
+
+
 def test_operators_file(ration, sim, library, tmp_path):
     out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_LIMIT=1g",
                    ["env", f"LD_PRELOAD={library}", ration.path, "doctor", "--sim=mem=8g"],

@@ -203,6 +203,14 @@ def test_known_device(ration, sim):
         assert (out.returncode, out.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("limit", ["10", "0:512k", "4g,0:10"])
+def test_limit_without_a_unit_warns(ration, limit):
+    out = ration("run", "--mem", limit, "true")
+    assert len(out.stderr.splitlines()) == 1
+    assert "warning: --mem" in out.stderr and "in bytes" in out.stderr
+    assert ration("run", "true", env={"CUDA_DEVICE_MEMORY_LIMIT": "10"}).stderr == ""
+
+
 def test_limit_above_the_card_warns(ration, sim):
     out = ration("run", "--sim=mem=8g,reserved=0", "--mem", "0:9g", "true")
     assert out.returncode == 0

@@ -46,6 +46,7 @@ struct map {
 struct object {
 	uint64_t bytes; /* 0 = free row */
 	CUcontext ctx;  /* of a module */
+	int users;      /* of a context */
 };
 
 static struct {
@@ -60,6 +61,7 @@ static struct {
 	struct object contexts[OBJECTS], modules[OBJECTS];
 	int primary_refs;
 	CUcontext primary;
+	int answer; /* of the card, see model_answer() */
 	struct model_books books;
 } model;
 
@@ -433,7 +435,12 @@ static CUresult model_unload(CUmodule module)
 
 static CUcontext new_context(void)
 {
-	return (CUcontext)(void *)new_object(model.contexts, MODEL_CONTEXT_BYTES);
+	struct object *o = new_object(model.contexts, MODEL_CONTEXT_BYTES);
+
+	if (o)
+		o->users = 1;
+	model.books.contexts_made += o != NULL;
+	return (CUcontext)(void *)o;
 }
 
 static void end_context(CUcontext ctx)
@@ -466,6 +473,30 @@ static CUresult model_ctx_destroy(CUcontext ctx)
 	end_context(ctx);
 	if (current == ctx)
 		current = NULL;
+	return unlock(CUDA_SUCCESS);
+}
+
+static CUresult model_ctx_attach(CUcontext *out_ctx, unsigned int flags)
+{
+	(void)flags;
+	lock();
+	if (fails() || !current)
+		return unlock(CUDA_ERROR_INVALID_CONTEXT);
+	((struct object *)(void *)current)->users++;
+	*out_ctx = current;
+	return unlock(CUDA_SUCCESS);
+}
+
+static CUresult model_ctx_detach(CUcontext ctx)
+{
+	lock();
+	if (fails())
+		return unlock(CUDA_ERROR_INVALID_CONTEXT);
+	if (--((struct object *)(void *)ctx)->users == 0) {
+		end_context(ctx);
+		if (current == ctx)
+			current = NULL;
+	}
 	return unlock(CUDA_SUCCESS);
 }
 
@@ -503,7 +534,7 @@ static CUresult model_release_primary(CUdevice dev)
 {
 	(void)dev;
 	lock();
-	if (!model.primary_refs)
+	if (fails() || !model.primary_refs)
 		return unlock(CUDA_ERROR_INVALID_CONTEXT);
 	if (--model.primary_refs == 0)
 		end_context(model.primary);
@@ -540,6 +571,8 @@ void model_start(uint64_t card_bytes)
 	real.cuModuleUnload = model_unload;
 	real.cuCtxCreate_v2 = model_ctx_create;
 	real.cuCtxDestroy_v2 = model_ctx_destroy;
+	real.cuCtxAttach = model_ctx_attach;
+	real.cuCtxDetach = model_ctx_detach;
 	real.cuCtxGetCurrent = model_ctx_get;
 	real.cuCtxGetDevice = model_ctx_device;
 	real.cuDevicePrimaryCtxRetain = model_retain_primary;
@@ -561,11 +594,21 @@ bool sample_nvml_knows(const char *uuid)
 
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 {
+	int error;
+
 	CHECK(strcmp(uuid, member_uuid(0)) == 0);
 	lock();
 	*out_bytes = on_card();
+	error = model.answer;
 	unlock(CUDA_SUCCESS);
-	return 0;
+	return error;
+}
+
+void model_answer(int error)
+{
+	lock();
+	model.answer = error;
+	unlock(CUDA_SUCCESS);
 }
 
 static struct {

@@ -20,6 +20,7 @@ struct model_books {
 	uint64_t managed_bytes;
 	uint64_t overhead_bytes; /* contexts and modules */
 	uint64_t most_bytes;     /* the most of the first three together, ever */
+	int contexts_made;       /* ever */
 };
 
 /* Starts the driver anew, with a card of `card_bytes` for blocks and handles. */
@@ -36,6 +37,9 @@ void model_fail_next(void);
  * has not come back yet: what another thread may do in the middle of a hook.
  */
 void model_after_next(void (*fn)(void));
+
+/* What the card answers when it is asked for the figure of this process: 0, or -ENOTSUP. */
+void model_answer(int error);
 
 /* Makes the context current to this thread. */
 void model_set_current(void *ctx);

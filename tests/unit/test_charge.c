@@ -477,6 +477,58 @@ static void what_changed_during_a_look_is_looked_at_again(void)
 	CHECK_EQ(data(), BLOCK);
 }
 
+static void reserve_context_meanwhile(void)
+{
+	CHECK_EQ(charge_reserve_context(dev0, MIB_BYTES(12)), 0);
+}
+
+/* A look that began before a context was reserved does not take it for one that is gone. */
+static void what_is_reserved_for_a_context_stays(void)
+{
+	start("64m");
+	card.bytes = MIB_BYTES(20);
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_CONTEXT), 0);
+	card.while_asked = reserve_context_meanwhile;
+	CHECK((int)charge_reconcile(dev0, QUOTA_MODULE) == -EAGAIN);
+	CHECK_EQ(overhead(), MIB_BYTES(32));
+	card.bytes = MIB_BYTES(33);
+	charge_over();
+	CHECK_EQ(overhead(), MIB_BYTES(33));
+	CHECK((int)charge_reserve_context(dev0, MIB_BYTES(32)) == -EDQUOT);
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), 0);
+}
+
+/* Two threads: contexts are reserved and given up while the other looks again and again. */
+static _Atomic bool is_over;
+
+static void *look_again_and_again(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&is_over))
+		charge_reconcile(dev0, QUOTA_MODULE);
+	return NULL;
+}
+
+static void what_is_reserved_stays_in_a_race(void)
+{
+	enum { ROUNDS = 20000 };
+	pthread_t thread;
+
+	start("64m");
+	card.bytes = MIB_BYTES(20);
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_CONTEXT), 0);
+	CHECK(pthread_create(&thread, NULL, look_again_and_again, NULL) == 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK_EQ(charge_reserve_context(dev0, MIB_BYTES(12)), 0);
+		CHECK_EQ(overhead(), MIB_BYTES(32));
+		quota_release(dev0, QUOTA_CONTEXT, MIB_BYTES(12));
+		charge_over();
+	}
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+	CHECK_EQ(overhead(), MIB_BYTES(20));
+}
+
 static void look_meanwhile(void)
 {
 	card.bytes = MIB_BYTES(50);
@@ -552,6 +604,8 @@ int main(void)
 		fresh_test(nothing_is_sampled_while_under_way),
 		fresh_test(a_look_put_off_is_not_lost),
 		fresh_test(what_changed_during_a_look_is_looked_at_again),
+		fresh_test(what_is_reserved_for_a_context_stays),
+		fresh_test(what_is_reserved_stays_in_a_race),
 		fresh_test(an_old_look_does_not_replace_a_new_one),
 		fresh_test(a_child_has_nothing),
 	};

@@ -1,0 +1,392 @@
+#include "cuda_graph_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_address.h"
+#include "cuda_call.h"
+#include "cuda_context.h"
+#include "cuda_graph.h"
+#include "cuda_graph_store.h"
+#include "cuda_heap.h"
+#include "cuda_range.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
+
+static struct cuda_graph_memory *memories; /* the driver's lock */
+
+struct cuda_graph_memory *cuda_graph_memory_find(CUdeviceptr address)
+{
+	for (struct cuda_graph_memory *m = memories; m; m = m->next)
+		if (m->params.dptr == address)
+			return m;
+	return NULL;
+}
+
+static void set_rights(struct cuda_graph_memory *m, uint64_t devices)
+{
+	cuda_range_lock_alone();
+	m->range->readers = devices;
+	m->range->writers = devices;
+	cuda_range_unlock();
+}
+
+static int place(struct cuda_graph_memory *m)
+{
+	uint64_t physical;
+
+	if (m->physical)
+		return 0;
+	if (cuda_graph_store_take(m->dev, m->taken_bytes, &physical) != 0)
+		return -1;
+	if (cuda_heap_alias(physical, m->taken_bytes, m->params.dptr) != 0) {
+		cuda_graph_store_give(m->dev, physical, m->taken_bytes);
+		return -1;
+	}
+	m->physical = physical;
+	return 0;
+}
+
+static void unplace(struct cuda_graph_memory *m)
+{
+	if (!m->physical)
+		return;
+	set_rights(m, 0);
+	cuda_address_blank(m->params.dptr, m->taken_bytes);
+	cuda_graph_store_give(m->dev, m->physical, m->taken_bytes);
+	m->physical = 0;
+}
+
+static void delete_memory(struct cuda_graph_memory *m)
+{
+	struct cuda_graph_memory **link = &memories;
+
+	unplace(m);
+	while (*link != m)
+		link = &(*link)->next;
+	*link = m->next;
+	cuda_range_remove(m->range);
+	cuda_address_free(m->params.dptr, m->taken_bytes);
+	free(m->range);
+	free((void *)m->params.accessDescs);
+	free(m);
+}
+
+static void put(struct cuda_graph_memory *m)
+{
+	if (--m->references == 0)
+		delete_memory(m);
+}
+
+static void set_unfreed(struct cuda_graph_memory *m, bool is_unfreed)
+{
+	if (m->is_unfreed == is_unfreed)
+		return;
+	m->is_unfreed = is_unfreed;
+	if (is_unfreed)
+		m->references++;
+	else
+		put(m);
+}
+
+/* Work of both kinds of nodes has a reference of its own. */
+static void retain_work(struct cuda_work *work)
+{
+	work->memory->references++;
+}
+
+static void release_work(struct cuda_work *work)
+{
+	put(work->memory);
+}
+
+static CUresult run_rights(const struct cuda_work *work, uint64_t devices)
+{
+	cuda_call_lock();
+	set_rights(work->memory, devices);
+	cuda_call_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult run_alloc(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn)
+{
+	(void)ctx;
+	(void)turn;
+	return run_rights(work, work->memory->devices);
+}
+
+static CUresult run_free(struct cuda_work *work, struct CUctx_st *ctx, struct cuda_turn *turn)
+{
+	(void)ctx;
+	(void)turn;
+	return run_rights(work, 0);
+}
+
+static const struct cuda_work_ops alloc_ops = { .node_type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+						.run = run_alloc,
+						.retain = retain_work,
+						.release = release_work };
+static const struct cuda_work_ops free_ops = { .node_type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+					       .run = run_free,
+					       .retain = retain_work,
+					       .release = release_work };
+
+static void release_late(struct cuda_work *work)
+{
+	work->memory->uses--;
+	put(work->memory);
+}
+
+/* A free in a stream. */
+static const struct cuda_work_ops late_ops = { .run = run_free, .release = release_late };
+
+static struct cuda_work *new_work(const struct cuda_work_ops *ops, struct cuda_graph_memory *m)
+{
+	struct cuda_work *work = cuda_work_new(ops);
+
+	m->references++;
+	if (!work) {
+		put(m);
+		return NULL;
+	}
+	work->memory = m;
+	return work;
+}
+
+struct cuda_work *cuda_graph_memory_alloc_work(struct cuda_graph_memory *memory)
+{
+	return new_work(&alloc_ops, memory);
+}
+
+struct cuda_work *cuda_graph_memory_free_work(struct cuda_graph_memory *memory)
+{
+	return new_work(&free_ops, memory);
+}
+
+struct cuda_graph_memory *cuda_graph_memory_of(const struct cuda_work *work, CUgraphNodeType type)
+{
+	return work && work->ops->node_type == type ? work->memory : NULL;
+}
+
+/* Addresses for an allocation, in the map without any rights. */
+static int reserve(struct cuda_graph_memory *m)
+{
+	uint64_t bytes = m->params.bytesize;
+
+	if (bytes > UINT64_MAX / 2)
+		return -1;
+	m->taken_bytes = (bytes + HEAP_BLOCK_BYTES - 1) / HEAP_BLOCK_BYTES * HEAP_BLOCK_BYTES;
+	m->range = calloc(1, sizeof(*m->range));
+	m->params.dptr = m->range ? cuda_address_reserve(m->taken_bytes, HEAP_BLOCK_BYTES, 0) : 0;
+	if (!m->params.dptr)
+		goto out_free;
+	*m->range = (struct cuda_range){
+		.start = m->params.dptr, .size_bytes = bytes, .kind = RANGE_GRAPH, .dev = m->dev
+	};
+	if (cuda_range_insert(m->range) == 0)
+		return 0;
+	cuda_address_free(m->params.dptr, m->taken_bytes);
+out_free:
+	free(m->range);
+	return -1;
+}
+
+/* A copy of the list of accesses; NULL when host memory is out. */
+static CUmemAccessDesc *copy_list(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
+{
+	size_t bytes = p->accessDescCount * sizeof(CUmemAccessDesc);
+	CUmemAccessDesc *list = malloc(bytes + 1);
+
+	if (list && bytes)
+		memcpy(list, p->accessDescs, bytes);
+	return list;
+}
+
+struct cuda_graph_memory *cuda_graph_memory_new(const CUDA_MEM_ALLOC_NODE_PARAMS *params,
+						uint64_t owner_id, uint64_t devices)
+{
+	struct cuda_graph_memory *m = calloc(1, sizeof(*m));
+	CUmemAccessDesc *list = copy_list(params);
+
+	if (!m || !list)
+		goto out_free;
+	m->params = *params;
+	m->params.accessDescs = list;
+	m->dev = params->poolProps.location.id;
+	m->devices = devices;
+	m->owner_id = owner_id;
+	if (reserve(m) != 0)
+		goto out_free;
+	m->next = memories;
+	memories = m;
+	return m;
+
+out_free:
+	free(list);
+	free(m);
+	return NULL;
+}
+
+/* The allocation of a node that allocates one; NULL for other nodes. */
+static struct cuda_graph_memory *allocated(const struct cuda_program *program, int i)
+{
+	return cuda_graph_memory_of(program->work[i], CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+}
+
+static struct cuda_graph_memory *freed(const struct cuda_program *program, int i)
+{
+	return cuda_graph_memory_of(program->work[i], CU_GRAPH_NODE_TYPE_MEM_FREE);
+}
+
+bool cuda_graph_memory_is_in(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i) || freed(program, i))
+			return true;
+	return false;
+}
+
+CUresult cuda_graph_memory_claim(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i) && allocated(program, i)->is_claimed)
+			return CUDA_ERROR_NOT_SUPPORTED;
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i))
+			allocated(program, i)->is_claimed = true;
+	return CUDA_SUCCESS;
+}
+
+void cuda_graph_memory_unclaim(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i))
+			allocated(program, i)->is_claimed = false;
+}
+
+CUresult cuda_graph_memory_place(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i) && place(allocated(program, i)) != 0)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+/* Notes which allocations the program frees itself. */
+static void note_frees(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++)
+		if (allocated(program, i))
+			allocated(program, i)->is_freed_here = false;
+	for (int i = 0; i < program->count; i++)
+		if (freed(program, i))
+			freed(program, i)->is_freed_here = true;
+}
+
+/* Allocations of an earlier launch must be freed by now, and what another graph allocates must be
+ * there to be freed. */
+static CUresult check_launch(const struct cuda_program *program, bool frees_itself)
+{
+	for (int i = 0; i < program->count; i++) {
+		const struct cuda_graph_memory *m = allocated(program, i);
+
+		if (m && m->is_unfreed && !frees_itself)
+			return CUDA_ERROR_INVALID_VALUE;
+		m = freed(program, i);
+		if (m && m->is_freed_by_other && !m->is_unfreed)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_graph_memory_launch(const struct cuda_program *program, bool frees_itself)
+{
+	CUresult res = check_launch(program, frees_itself);
+
+	if (res == CUDA_SUCCESS)
+		res = cuda_graph_memory_place(program);
+	if (res != CUDA_SUCCESS)
+		return res;
+	note_frees(program);
+	for (int i = 0; i < program->count; i++) {
+		struct cuda_graph_memory *m = allocated(program, i);
+
+		if (m) {
+			m->uses++;
+			set_unfreed(m, !m->is_freed_here);
+		}
+		m = freed(program, i);
+		if (m) {
+			m->uses++;
+			set_unfreed(m, false);
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+void cuda_graph_memory_done(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++) {
+		if (allocated(program, i))
+			allocated(program, i)->uses--;
+		if (freed(program, i))
+			freed(program, i)->uses--;
+	}
+}
+
+CUresult cuda_graph_memory_free(CUdeviceptr address, struct CUctx_st *ctx)
+{
+	struct cuda_graph_memory *m;
+
+	for (int pass = 0;; pass++) {
+		m = cuda_graph_memory_find(address);
+		if (!m || !m->is_unfreed)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (pass)
+			break;
+		cuda_stream_drain(ctx);
+	}
+	set_rights(m, 0);
+	set_unfreed(m, false);
+	return ctx->error;
+}
+
+CUresult cuda_graph_memory_free_async(CUdeviceptr address, struct CUstream_st *stream)
+{
+	struct cuda_graph_memory *m = cuda_graph_memory_find(address);
+	struct cuda_work *work;
+
+	if (!m || !m->is_unfreed)
+		return CUDA_ERROR_INVALID_VALUE;
+	work = new_work(&late_ops, m);
+	if (!work)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	m->uses++;
+	set_unfreed(m, false);
+	return cuda_stream_enqueue(stream, work);
+}
+
+static bool is_resting(const struct cuda_graph_memory *m)
+{
+	return m->uses == 0 && !m->is_unfreed;
+}
+
+void cuda_graph_memory_rest(CUdevice dev)
+{
+	for (struct cuda_graph_memory *m = memories; m; m = m->next)
+		if (m->dev == dev && is_resting(m))
+			unplace(m);
+}
+
+void cuda_graph_memory_empty_device(CUdevice dev)
+{
+	struct cuda_graph_memory *next;
+
+	for (struct cuda_graph_memory *m = memories; m; m = next) {
+		next = m->next;
+		if (m->dev == dev)
+			set_unfreed(m, false);
+	}
+	cuda_graph_memory_rest(dev);
+	cuda_graph_store_trim(dev);
+}

@@ -1,0 +1,19 @@
+/*
+ * Device memory for the allocations of graphs: each device keeps a store of it, which grows as
+ * graphs are uploaded or launched and gives back only when it is trimmed. The driver's lock protects
+ * it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+/* Takes `bytes` of whole blocks out of the device's store, which grows for it. 0 or -ENOMEM. */
+int cuda_graph_store_take(CUdevice dev, uint64_t bytes, uint64_t *out_address);
+
+/* Puts it back: it stays the store's. */
+void cuda_graph_store_give(CUdevice dev, uint64_t address, uint64_t bytes);
+
+/* The device gets back what lies in the store unused. */
+void cuda_graph_store_trim(CUdevice dev);

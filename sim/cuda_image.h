@@ -1,0 +1,32 @@
+/*
+ * What a module's image says of itself. Only text (PTX) is read: its variables in global memory and
+ * the local memory of its kernels. Other images have neither here.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/cuda.h"
+
+struct cuda_variable {
+	char *name;
+	uint64_t offset, size_bytes; /* in the memory of all variables */
+};
+
+/* Constant after it was read; the driver's lock protects the references. */
+struct cuda_image {
+	int references;
+	struct cuda_variable *variable;
+	int variables;
+	uint64_t variables_bytes; /* of all of them */
+	uint32_t *local_bytes;    /* of a thread of each built-in kernel */
+};
+
+/* Reads an image; CUDA_ERROR_INVALID_IMAGE when it is of no kind that the driver loads. */
+CUresult cuda_image_read(const void *image, struct cuda_image **out_image);
+
+/* One reference less; NULL is nothing. */
+void cuda_image_put(struct cuda_image *image);
+
+/* The variable of that name; NULL when there is none. */
+const struct cuda_variable *cuda_image_find(const struct cuda_image *image, const char *name);

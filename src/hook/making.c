@@ -1,0 +1,228 @@
+#include "hook/making.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/turn.h"
+#include "base/units.h"
+#include "core/context.h"
+#include "drv/gpu_cuda.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+/* A context takes a tenth of a second; some cards are woken up first. */
+#define MAKER_WAIT_NS (5 * NSEC_PER_SEC)
+
+enum { REFUSALS_SAID = 8 };
+
+struct making_state {
+	struct turn maker[RATION_DEVICES]; /* to make the primary context */
+	/* Primary contexts begun on each device; atomic. */
+	_Atomic unsigned primaries[RATION_DEVICES];
+	/* Contexts that were begun on each device, and how many of them are over; atomic. */
+	_Atomic unsigned begun[RATION_DEVICES], ended[RATION_DEVICES];
+	/* The least that a context was seen to cost in this process, 0 = not known yet; atomic. */
+	_Atomic uint64_t seen_bytes[RATION_DEVICES];
+	_Atomic int refusals; /* atomic */
+};
+PROCESS_STATE(making_state, state);
+
+static uint64_t overhead_bytes(struct dev dev)
+{
+	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+}
+
+static CUresult too_small(struct dev dev, uint64_t context_bytes)
+{
+	char needs[16], left[16], limit[16];
+
+	if (atomic_fetch_add(&state.s.refusals, 1) < REFUSALS_SAID)
+		log_error("device %d (%.12s): a context needs %s and the limit leaves %s of %s",
+			  dev.v, quota_uuid(dev),
+			  units_format_size(context_bytes, needs, sizeof(needs)),
+			  units_format_size(quota_left(dev), left, sizeof(left)),
+			  units_format_size(quota_limit(dev), limit, sizeof(limit)));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void making_over(struct making *m)
+{
+	if (!m->is_maker)
+		return;
+	turn_give(&state.s.maker[m->dev.v]);
+	m->is_maker = false;
+}
+
+/*
+ * What a context is likely to cost. What this process saw itself is believed; what the region says
+ * may be another's mistake, so the smaller of the two counts.
+ */
+static uint64_t likely_bytes(struct dev dev)
+{
+	uint64_t seen = atomic_load(&state.s.seen_bytes[dev.v]);
+	uint64_t told = quota_context_bytes(dev);
+
+	if (!quota_counts_contexts())
+		return 0;
+	return seen && (told == 0 || seen < told) ? seen : told;
+}
+
+/* Reserves what a context is likely to cost. No refusal stands on a stale figure. */
+static int reserve_bytes(struct making *m)
+{
+	int rc;
+
+	if (m->expected_bytes == 0) {
+		charge_begin();
+		return 0;
+	}
+	rc = charge_reserve_context(m->dev, m->expected_bytes);
+	if (rc != -EDQUOT)
+		return rc;
+	if (charge_reconcile_soon(m->dev, QUOTA_CONTEXT) == 0) {
+		m->before_bytes = overhead_bytes(m->dev);
+		rc = charge_reserve_context(m->dev, m->expected_bytes);
+	}
+	/*
+	 * Nor on what another process learnt alone: a tenant that holds nothing could never have a
+	 * context again. The card then says what it really costs.
+	 */
+	if (rc == -EDQUOT && !atomic_load(&state.s.seen_bytes[m->dev.v]) &&
+	    quota_used(m->dev) == 0) {
+		m->is_doubted = true;
+		charge_begin();
+		rc = 0;
+	}
+	return rc;
+}
+
+static enum enter reserve(struct making *m, CUresult *out_res)
+{
+	charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	m->before_bytes = overhead_bytes(m->dev);
+	m->expected_bytes = likely_bytes(m->dev);
+	if (reserve_bytes(m) == -EDQUOT) {
+		making_over(m);
+		*out_res = too_small(m->dev, m->expected_bytes);
+		return ENTER_REFUSE;
+	}
+	m->looks = charge_looks();
+	m->was_alone = atomic_load(&state.s.begun[m->dev.v]) ==
+		       atomic_load(&state.s.ended[m->dev.v]);
+	m->number = atomic_fetch_add(&state.s.begun[m->dev.v], 1) + 1;
+	return ENTER_CHARGE;
+}
+
+static enum enter enter(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what;
+
+	*m = (struct making){ .is_maker = false };
+	what = enter_ordinal(ord, &m->dev);
+	if (what == ENTER_REFUSE)
+		*out_res = enter_refusal();
+	if (what == ENTER_CHARGE)
+		process_wipe_on_fork(&state, sizeof(state));
+	return what;
+}
+
+enum enter making_begin(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what = enter(m, ord, out_res);
+
+	return what == ENTER_CHARGE ? reserve(m, out_res) : what;
+}
+
+enum enter making_begin_primary(struct making *m, CUdevice ord, CUresult *out_res)
+{
+	enum enter what = enter(m, ord, out_res);
+
+	if (what != ENTER_CHARGE)
+		return what;
+	/* Two would reserve for one. */
+	m->is_maker = turn_take(&state.s.maker[m->dev.v], MAKER_WAIT_NS);
+	if (gpu_cuda_primary_active((struct cuda_ord){ ord })) {
+		making_over(m);
+		return ENTER_FORWARD;
+	}
+	what = reserve(m, out_res);
+	/* Before the driver makes it: who sees it alive sees this too. */
+	if (what == ENTER_CHARGE)
+		atomic_fetch_add(&state.s.primaries[m->dev.v], 1);
+	return what;
+}
+
+unsigned making_primaries(struct dev dev)
+{
+	return atomic_load(&state.s.primaries[dev.v]);
+}
+
+static uint64_t reserved_bytes(const struct making *m)
+{
+	return m->is_doubted ? 0 : m->expected_bytes;
+}
+
+static void ended(struct making *m)
+{
+	charge_over();
+	atomic_fetch_add(&state.s.ended[m->dev.v], 1);
+}
+
+void making_give_up(struct making *m)
+{
+	ended(m);
+	/* Where the card can be asked, a look at it takes the reservation off. */
+	if (charge_reconcile(m->dev, QUOTA_CONTEXT) == -ENOTSUP)
+		quota_release(m->dev, QUOTA_CONTEXT, reserved_bytes(m));
+	making_over(m);
+}
+
+/*
+ * Keeps what one cost, if what the card gave meanwhile was its alone. Modules that other threads load
+ * may be in it all the same, so the least that was seen counts.
+ */
+static void learn(struct making *m, bool is_alone)
+{
+	_Atomic uint64_t *seen_bytes = &state.s.seen_bytes[m->dev.v];
+	uint64_t seen = atomic_load(seen_bytes);
+
+	if (m->cost_bytes == 0 || !is_alone)
+		return;
+	while (seen == 0 || m->cost_bytes < seen)
+		if (atomic_compare_exchange_weak(seen_bytes, &seen, m->cost_bytes))
+			break;
+	quota_learn_context(m->dev, atomic_load(seen_bytes));
+}
+
+int making_finish(struct making *m, const void *ctx)
+{
+	uint64_t limit = quota_limit(m->dev), now_bytes;
+	struct context_cost stale;
+	bool is_alone;
+	int rc;
+
+	is_alone = m->was_alone && atomic_load(&state.s.begun[m->dev.v]) == m->number &&
+		   charge_looks() == m->looks;
+	ended(m);
+	m->cost_bytes = m->expected_bytes;
+	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	if (rc == 0) {
+		now_bytes = overhead_bytes(m->dev);
+		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
+		learn(m, is_alone);
+	}
+	/* Without an answer of the card, the figure that was doubted stands. */
+	if (rc < 0 ? m->is_doubted : limit && quota_used(m->dev) > limit)
+		return -EDQUOT;
+	stale = context_enter(ctx, m->dev, m->cost_bytes);
+	if (rc == -ENOTSUP)
+		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);
+	return 0;
+}
+
+CUresult making_refuse(struct making *m)
+{
+	charge_reconcile(m->dev, QUOTA_CONTEXT);
+	return too_small(m->dev, m->cost_bytes);
+}

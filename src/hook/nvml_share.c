@@ -1,0 +1,207 @@
+#include "hook/nvml_share.h"
+
+#include "base/limits.h"
+#include "base/sys.h"
+#include "core/quota.h"
+#include "hook/init.h"
+#include "shm/spec.h"
+
+#include <errno.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The head of this library as it is mapped; the linker knows where. */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+nvmlReturn_t nvml_share_missing(void)
+{
+	return real_find(REAL_NVML) ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
+}
+
+/* True when `at` lies in this library's code. */
+static bool is_own(uintptr_t at)
+{
+	uintptr_t base = (uintptr_t)&__ehdr_start;
+	const ElfW(Phdr) *p = (const void *)(base + __ehdr_start.e_phoff);
+
+	for (int i = 0; i < __ehdr_start.e_phnum; i++)
+		if (p[i].p_type == PT_LOAD && (p[i].p_flags & PF_X) &&
+		    at - base - p[i].p_vaddr < p[i].p_memsz)
+			return true;
+	return false;
+}
+
+bool nvml_share_is_inner(const void *return_address)
+{
+	return real_owns(return_address) || is_own((uintptr_t)return_address);
+}
+
+/* The region's device of this name as a member knows it without looking there; negative: none. */
+static int member_device(const char *uuid)
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (!strncmp(quota_uuid((struct dev){ d }), uuid, RATION_UUID_BYTES))
+			return d;
+	return -ENODEV;
+}
+
+/* The region's device behind an NVML handle, or negative. A region that is cut short is not touched. */
+static int device_of(nvmlDevice_t dev, const struct region *region, bool is_whole)
+{
+	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+
+	if (!real.nvmlDeviceGetUUID ||
+	    real.nvmlDeviceGetUUID(dev, uuid, sizeof(uuid)) != NVML_SUCCESS)
+		return -ENODEV;
+	if (is_whole)
+		return region_find_device(region->own, uuid);
+	return init_is_member() ? member_device(uuid) : -ENODEV;
+}
+
+/* As quota_limit() for a process that only looks. */
+static uint64_t viewer_limit(const struct region *region, int d)
+{
+	uint64_t limit = region_limit(region->hami, region->own, d);
+	char spec[RATION_SPEC_BYTES];
+	uint32_t change;
+
+	/* A word that was cleared does not lift a limit that was configured. */
+	if (limit == 0 && spec_read(region->own, spec, &change) == 0)
+		limit = limits_for_device(spec, d, region->own->devices[d].uuid);
+	return limit;
+}
+
+/* Whether the region can be looked at. Who has no slot follows it when it is initialised anew. */
+static bool is_whole(struct region *region)
+{
+	int held, rc;
+
+	if (init_is_member())
+		return region_check(region, 0) == 0;
+	held = sys_cancel_hold();
+	rc = region_follow(region);
+	sys_cancel_release(held);
+	return rc == 0;
+}
+
+bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out)
+{
+	enum init_state state = init_view();
+	struct region *region;
+	uint64_t limit;
+	int d;
+
+	if (state != INIT_VIEW && state != INIT_MEMBER)
+		return false;
+	region = init_region();
+	d = device_of(dev, region, is_whole(region));
+	if (d < 0)
+		return false;
+	limit = state == INIT_MEMBER ? quota_limit((struct dev){ d }) : viewer_limit(region, d);
+	*out = (struct nvml_share){ .dev = d, .limit_bytes = limit };
+	return limit > 0;
+}
+
+/* What a process that only looks sees as used, dead processes' bytes taken off. */
+static uint64_t viewer_used(struct region *region, int d)
+{
+	const uint64_t *total = &region->own->accounts[d].total_bytes;
+	int held;
+
+	if (__atomic_load_n(total, __ATOMIC_RELAXED) > 0) {
+		held = sys_cancel_hold();
+		slot_reap(region, -1);
+		sys_cancel_release(held);
+	}
+	return __atomic_load_n(total, __ATOMIC_RELAXED);
+}
+
+uint64_t nvml_share_used_bytes(const struct nvml_share *share)
+{
+	struct dev dev = { share->dev };
+
+	if (!init_is_member())
+		return viewer_used(init_region(), share->dev);
+	quota_settle(dev);
+	return quota_used(dev);
+}
+
+/* The pid namespace we are in, by its inode; 0 without /proc. */
+static uint64_t own_namespace(void)
+{
+	struct stat st;
+
+	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+/* Whether the owner of slot i lives. Without a descriptor its pid alone has to tell. */
+static bool lives(const struct region *r, int fd, unsigned i)
+{
+	const struct ration_slot *s = &r->own->slots[i];
+	bool is_held = fd < 0 || slot_alive(fd, i) != 0;
+
+	/* We live, also where the program has closed the descriptor that holds our slot. */
+	if (init_is_member() && s->by_descriptor && s->pid == (uint32_t)getpid())
+		is_held = true;
+	return is_held ? !slot_is_orphan(s) : slot_is_robbed(s);
+}
+
+/* Fills *out from slot i. False when nobody has it, or nobody that can be named here. */
+static bool read_member(const struct region *r, int dev, unsigned i, uint64_t namespace,
+			struct nvml_member *out)
+{
+	const struct ration_slot *s = &r->own->slots[i];
+	/* Pairs with the owner's store: with the pid the rest of the slot is there. */
+	uint32_t pid = __atomic_load_n(&s->pid, __ATOMIC_ACQUIRE);
+	int32_t host_pid = __atomic_load_n(&r->hami->procs[i].hostpid, __ATOMIC_RELAXED);
+
+	if (pid == 0 || (s->pid_namespace && namespace && s->pid_namespace != namespace))
+		return false;
+	out->pid = pid;
+	out->driver_pid = host_pid > 0 ? (unsigned)host_pid : pid;
+	out->used_bytes = __atomic_load_n(&s->used_bytes[dev], __ATOMIC_RELAXED);
+	return true;
+}
+
+/* The region is whole: its living members. */
+static int read_members(const struct region *r, int dev, struct nvml_member *list)
+{
+	uint64_t namespace = own_namespace();
+	int fd = region_reopen(r), count = 0;
+
+	/* By the hints: proc_num is in reach of others and must hide nobody. */
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED) &&
+		    read_member(r, dev, i, namespace, &list[count]) && lives(r, fd, i))
+			count++;
+	if (fd >= 0)
+		close(fd);
+	return count;
+}
+
+int nvml_share_members(const struct nvml_share *share, struct nvml_member **out)
+{
+	const struct region *r = init_region();
+	struct nvml_member *list = calloc(HAMI_SLOTS, sizeof(*list));
+	int held, count = 0;
+
+	if (!list)
+		return -ENOMEM;
+	held = sys_cancel_hold();
+	if (region_check(r, HAMI_SLOTS - 1) == 0)
+		count = read_members(r, share->dev, list);
+	sys_cancel_release(held);
+	*out = list;
+	return count;
+}
+
+const struct nvml_member *nvml_share_named(const struct nvml_member *list, int count,
+					   unsigned driver_pid)
+{
+	for (int i = 0; i < count; i++)
+		if (list[i].driver_pid == driver_pid)
+			return &list[i];
+	return NULL;
+}

@@ -1,0 +1,411 @@
+#include "matrix_way.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+#define BLOCK_BYTES (2 * MIB)
+
+/* Texels of four floats. */
+enum { CHANNELS = 4, TEXEL_BYTES = 16, ROW_TEXELS = 1024, SIDE_TEXELS = 64, PITCH_WIDTH = 65000 };
+
+static CUmemoryPool pool; /* of the ways with a pool */
+
+static const CUmemLocation device0 = { .type = CU_MEM_LOCATION_TYPE_DEVICE };
+
+static CUresult take_linear(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAlloc_v2(&p->address, bytes);
+}
+
+static CUresult give_linear(struct matrix_piece *p)
+{
+	return cuMemFree_v2(p->address);
+}
+
+static CUresult take_pitch(uint64_t bytes, struct matrix_piece *p)
+{
+	size_t pitch_bytes;
+
+	return cuMemAllocPitch_v2(&p->address, &pitch_bytes, PITCH_WIDTH,
+				  (bytes + PITCH_WIDTH - 1) / PITCH_WIDTH, 4);
+}
+
+static CUresult take_managed(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocManaged(&p->address, bytes, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult take_managed_host(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocManaged(&p->address, bytes, CU_MEM_ATTACH_HOST);
+}
+
+static CUresult take_async(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocAsync(&p->address, bytes, NULL);
+}
+
+static CUresult take_async_ptsz(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocAsync_ptsz(&p->address, bytes, NULL);
+}
+
+static CUresult take_from_pool(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocFromPoolAsync(&p->address, bytes, pool, NULL);
+}
+
+static CUresult take_from_pool_ptsz(uint64_t bytes, struct matrix_piece *p)
+{
+	return cuMemAllocFromPoolAsync_ptsz(&p->address, bytes, pool, NULL);
+}
+
+static CUresult give_async(struct matrix_piece *p)
+{
+	return cuMemFreeAsync(p->address, NULL);
+}
+
+static CUresult give_async_ptsz(struct matrix_piece *p)
+{
+	return cuMemFreeAsync_ptsz(p->address, NULL);
+}
+
+static CUresult use_default_pool(void)
+{
+	return cuDeviceGetDefaultMemPool(&pool, 0);
+}
+
+static CUresult make_pool(void)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device0 };
+
+	return cuMemPoolCreate(&pool, &props);
+}
+
+static CUresult make_keeping_pool(void)
+{
+	cuuint64_t all = UINT64_MAX;
+	CUresult res = make_pool();
+
+	return res == CUDA_SUCCESS ?
+		       cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all) :
+		       res;
+}
+
+static CUresult make_managed_pool(void)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = device0 };
+
+	return cuMemPoolCreate(&pool, &props);
+}
+
+static CUresult trim_pool(void)
+{
+	CUresult res = cuCtxSynchronize();
+
+	return res == CUDA_SUCCESS ? cuMemPoolTrimTo(pool, 0) : res;
+}
+
+static CUresult take_handle(uint64_t bytes, struct matrix_piece *p)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device0 };
+	CUmemGenericAllocationHandle handle;
+	CUresult res = cuMemCreate(&handle, bytes, &prop, 0);
+
+	p->handle = handle;
+	return res;
+}
+
+static CUresult give_handle(struct matrix_piece *p)
+{
+	return cuMemRelease(p->handle);
+}
+
+static CUresult give_array(struct matrix_piece *p)
+{
+	return cuArrayDestroy(p->object);
+}
+
+/* A row of at most 2 MiB. */
+static CUresult take_array_1d(uint64_t bytes, struct matrix_piece *p)
+{
+	CUDA_ARRAY_DESCRIPTOR d = { .Width = bytes / TEXEL_BYTES,
+				    .Format = CU_AD_FORMAT_FLOAT,
+				    .NumChannels = CHANNELS };
+	CUarray array = NULL;
+	CUresult res = cuArrayCreate_v2(&array, &d);
+
+	p->object = array;
+	return res;
+}
+
+static CUresult take_array_2d(uint64_t bytes, struct matrix_piece *p)
+{
+	CUDA_ARRAY_DESCRIPTOR d = { .Width = ROW_TEXELS,
+				    .Height = bytes / TEXEL_BYTES / ROW_TEXELS,
+				    .Format = CU_AD_FORMAT_FLOAT,
+				    .NumChannels = CHANNELS };
+	CUarray array = NULL;
+	CUresult res = cuArrayCreate_v2(&array, &d);
+
+	p->object = array;
+	return res;
+}
+
+/* Slices of 64 x 64 texels: a box, or layers. */
+static CUDA_ARRAY3D_DESCRIPTOR slices(uint64_t bytes, unsigned flags)
+{
+	return (CUDA_ARRAY3D_DESCRIPTOR){ .Width = SIDE_TEXELS,
+					  .Height = SIDE_TEXELS,
+					  .Depth = bytes / TEXEL_BYTES / SIDE_TEXELS / SIDE_TEXELS,
+					  .Format = CU_AD_FORMAT_FLOAT,
+					  .NumChannels = CHANNELS,
+					  .Flags = flags };
+}
+
+static CUresult take_3d(uint64_t bytes, unsigned flags, struct matrix_piece *p)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = slices(bytes, flags);
+	CUarray array = NULL;
+	CUresult res = cuArray3DCreate_v2(&array, &d);
+
+	p->object = array;
+	return res;
+}
+
+static CUresult take_array_3d(uint64_t bytes, struct matrix_piece *p)
+{
+	return take_3d(bytes, 0, p);
+}
+
+static CUresult take_array_layered(uint64_t bytes, struct matrix_piece *p)
+{
+	return take_3d(bytes, CUDA_ARRAY3D_LAYERED, p);
+}
+
+/* All levels there can be; the first has all the bytes. */
+static CUresult take_mipmap(uint64_t bytes, struct matrix_piece *p)
+{
+	CUDA_ARRAY3D_DESCRIPTOR d = slices(bytes, 0);
+	CUmipmappedArray mipmap = NULL;
+	CUresult res = cuMipmappedArrayCreate(&mipmap, &d, 7);
+
+	p->object = mipmap;
+	return res;
+}
+
+static CUresult give_mipmap(struct matrix_piece *p)
+{
+	return cuMipmappedArrayDestroy(p->object);
+}
+
+/* A graph that allocates and does not free, launched once. */
+static CUresult take_graph(uint64_t bytes, struct matrix_piece *p)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = device0 },
+		.bytesize = bytes,
+	};
+	CUgraph graph = NULL;
+	CUgraphExec exec = NULL;
+	CUgraphNode node;
+	CUresult res = cuGraphCreate(&graph, 0);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params);
+	if (res == CUDA_SUCCESS)
+		res = cuGraphInstantiateWithFlags(&exec, graph, 0);
+	if (res == CUDA_SUCCESS)
+		res = cuGraphLaunch(exec, NULL);
+	if (res == CUDA_SUCCESS)
+		res = cuStreamSynchronize(NULL);
+	if (res != CUDA_SUCCESS) {
+		if (exec)
+			cuGraphExecDestroy(exec);
+		cuGraphDestroy(graph);
+		return res;
+	}
+	p->address = params.dptr;
+	p->object = graph;
+	p->second = exec;
+	return res;
+}
+
+static CUresult give_graph(struct matrix_piece *p)
+{
+	CUresult res = cuMemFreeAsync(p->address, NULL);
+
+	if (res == CUDA_SUCCESS)
+		res = cuGraphExecDestroy(p->second);
+	return res == CUDA_SUCCESS ? cuGraphDestroy(p->object) : res;
+}
+
+static CUresult trim_graphs(void)
+{
+	CUresult res = cuCtxSynchronize();
+
+	return res == CUDA_SUCCESS ? cuDeviceGraphMemTrim(0) : res;
+}
+
+/* A new context is current to its maker: the next one needs the old one below it. */
+static CUresult keep_context(CUresult res, CUcontext ctx, struct matrix_piece *p)
+{
+	CUcontext popped;
+
+	p->object = ctx;
+	return res == CUDA_SUCCESS ? cuCtxPopCurrent_v2(&popped) : res;
+}
+
+static CUresult take_context(uint64_t bytes, struct matrix_piece *p)
+{
+	CUcontext ctx = NULL;
+	CUresult res = cuCtxCreate_v2(&ctx, 0, 0);
+
+	(void)bytes;
+	return keep_context(res, ctx, p);
+}
+
+static CUresult take_context_v4(uint64_t bytes, struct matrix_piece *p)
+{
+	CUctxCreateParams params = { 0 };
+	CUcontext ctx = NULL;
+	CUresult res = cuCtxCreate_v4(&ctx, &params, 0, 0);
+
+	(void)bytes;
+	return keep_context(res, ctx, p);
+}
+
+static CUresult give_context(struct matrix_piece *p)
+{
+	return cuCtxDestroy_v2(p->object);
+}
+
+static CUresult take_green(uint64_t bytes, struct matrix_piece *p)
+{
+	CUdevResource sms;
+	CUdevResourceDesc desc;
+	CUgreenCtx green = NULL;
+	CUresult res = cuDeviceGetDevResource(0, &sms, CU_DEV_RESOURCE_TYPE_SM);
+
+	(void)bytes;
+	if (res == CUDA_SUCCESS)
+		res = cuDevResourceGenerateDesc(&desc, &sms, 1);
+	if (res == CUDA_SUCCESS)
+		res = cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+	p->object = green;
+	return res;
+}
+
+static CUresult give_green(struct matrix_piece *p)
+{
+	return cuGreenCtxDestroy(p->object);
+}
+
+/* A module with a variable of 16 MiB. */
+static const char module_image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				   ".visible .global .align 4 .b8 room[16777216];\n"
+				   ".visible .entry empty()\n{\n\tret;\n}\n";
+
+static CUresult take_module(uint64_t bytes, struct matrix_piece *p)
+{
+	CUmodule module = NULL;
+	CUresult res = cuModuleLoadData(&module, module_image);
+
+	(void)bytes;
+	p->object = module;
+	return res;
+}
+
+static CUresult give_module(struct matrix_piece *p)
+{
+	return cuModuleUnload(p->object);
+}
+
+/* A library's module is loaded by the first question for it. */
+static CUresult take_library(uint64_t bytes, struct matrix_piece *p)
+{
+	CUlibrary library = NULL;
+	CUmodule module;
+	CUresult res = cuLibraryLoadData(&library, module_image, NULL, NULL, 0, NULL, NULL, 0);
+
+	(void)bytes;
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuLibraryGetModule(&module, library);
+	if (res != CUDA_SUCCESS)
+		cuLibraryUnload(library);
+	p->object = library;
+	return res;
+}
+
+static CUresult give_library(struct matrix_piece *p)
+{
+	return cuLibraryUnload(p->object);
+}
+
+static uint64_t heap_bytes;
+
+/* The heap of the kernels' malloc, larger by a piece. */
+static CUresult take_heap(uint64_t bytes, struct matrix_piece *p)
+{
+	CUresult res = cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap_bytes + bytes);
+
+	(void)p;
+	if (res == CUDA_SUCCESS)
+		heap_bytes += bytes;
+	return res;
+}
+
+static CUresult give_heap(struct matrix_piece *p)
+{
+	(void)p;
+	return CUDA_SUCCESS;
+}
+
+static CUresult shrink_heap(void)
+{
+	return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB);
+}
+
+static const struct matrix_way ways[] = {
+	{ "alloc", NULL, take_linear, give_linear, NULL },
+	{ "pitch", NULL, take_pitch, give_linear, NULL },
+	{ "managed", NULL, take_managed, give_linear, NULL },
+	{ "managed-host", NULL, take_managed_host, give_linear, NULL },
+	{ "async", use_default_pool, take_async, give_async, trim_pool },
+	{ "async-ptsz", use_default_pool, take_async_ptsz, give_async_ptsz, trim_pool },
+	{ "pool-default", use_default_pool, take_from_pool, give_async, trim_pool },
+	{ "pool-own", make_pool, take_from_pool, give_async, trim_pool },
+	{ "pool-own-ptsz", make_pool, take_from_pool_ptsz, give_async_ptsz, trim_pool },
+	{ "pool-keeping", make_keeping_pool, take_from_pool, give_async, trim_pool },
+	{ "pool-managed", make_managed_pool, take_from_pool, give_async, trim_pool },
+	{ "create", NULL, take_handle, give_handle, NULL },
+	{ "array-1d", NULL, take_array_1d, give_array, NULL },
+	{ "array-2d", NULL, take_array_2d, give_array, NULL },
+	{ "array-3d", NULL, take_array_3d, give_array, NULL },
+	{ "array-layered", NULL, take_array_layered, give_array, NULL },
+	{ "mipmap", NULL, take_mipmap, give_mipmap, NULL },
+	{ "graph", NULL, take_graph, give_graph, trim_graphs },
+	{ "context", NULL, take_context, give_context, NULL },
+	{ "context-v4", NULL, take_context_v4, give_context, NULL },
+	{ "green", NULL, take_green, give_green, NULL },
+	{ "module", NULL, take_module, give_module, NULL },
+	{ "library", NULL, take_library, give_library, NULL },
+	{ "heap", NULL, take_heap, give_heap, shrink_heap },
+};
+
+const struct matrix_way *matrix_way_find(const char *name)
+{
+	static const struct matrix_way *const shared[] = { &matrix_share_ipc, &matrix_share_handle,
+							   &matrix_share_external };
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+		if (!strcmp(ways[i].name, name))
+			return &ways[i];
+	for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++)
+		if (!strcmp(shared[i]->name, name))
+			return shared[i];
+	return NULL;
+}

@@ -1,0 +1,114 @@
+/*
+ * A region whose file is initialised anew under a process that only looks.
+ */
+#include "tenant.h"
+
+static void test_one_that_stays(void **state)
+{
+	struct region r;
+
+	(void)state;
+	tenant_open(&r, scratch_path("region"), "1g");
+	assert_int_equal(region_follow(&r), 0);
+	assert_int_equal(region_check(&r, 0), 0);
+	region_close(&r);
+}
+
+/* Nobody had a slot, so the next process begins anew: that is the region then. */
+static void test_one_that_is_initialised_anew(void **state)
+{
+	struct region r, other;
+
+	(void)state;
+	tenant_open(&r, scratch_path("region"), "1g");
+	tenant_open(&other, scratch_path("region"), "2g");
+	assert_int_equal(region_check(&r, 0), -ESTALE);
+	assert_int_equal(region_follow(&r), 0);
+	assert_int_equal(region_check(&r, 0), 0);
+	assert_string_equal(r.own->mem_spec, "2g");
+	region_close(&other);
+	region_close(&r);
+}
+
+/* The devices are entered before the creation lock is given up: it is waited for. */
+static void test_one_that_is_being_initialised(void **state)
+{
+	struct region_setup setup = { .mem_spec = "2g", .mem_source = "test", .priority = 1 };
+	const char *path = scratch_path("region");
+	struct region r, other;
+	struct region_error err;
+	int pipes[2], status;
+	char c = 0;
+	pid_t pid;
+
+	(void)state;
+	tenant_open(&r, path, "1g");
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		CHECK(region_open(path, &setup, &other, &err) == 0);
+		CHECK(write(pipes[1], "x", 1) == 1);
+		usleep(50000);
+		CHECK(region_add_device(&other, TENANT_UUID, 0) == 0);
+		region_settle(&other);
+		_exit(0);
+	}
+	assert_int_equal(read(pipes[0], &c, 1), 1);
+	assert_int_equal(region_follow(&r), 0);
+	assert_int_equal(region_find_device(r.own, TENANT_UUID), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	region_close(&r);
+}
+
+static void test_one_that_is_cut_short(void **state)
+{
+	const char *path = scratch_path("region");
+	struct region r;
+
+	(void)state;
+	tenant_open(&r, path, "1g");
+	assert_int_equal(truncate(path, 4096), 0);
+	assert_int_equal(region_follow(&r), -ESTALE);
+	assert_int_equal(truncate(path, 0), 0);
+	assert_int_equal(region_follow(&r), -ESTALE);
+	region_close(&r);
+}
+
+/* Zeros are no region, and neither is another file at the path. */
+static void test_one_that_is_no_region_any_more(void **state)
+{
+	const char *path = scratch_path("region");
+	struct region r, other;
+
+	(void)state;
+	tenant_open(&r, path, "1g");
+	assert_int_equal(truncate(path, 0), 0);
+	assert_int_equal(truncate(path, RATION_FILE_BYTES), 0);
+	assert_int_equal(region_follow(&r), -ESTALE);
+	region_close(&r);
+	assert_int_equal(unlink(path), 0);
+	tenant_open(&r, path, "1g");
+	r.generation++;
+	assert_int_equal(rename(path, scratch_path("moved")), 0);
+	tenant_open(&other, path, "2g");
+	assert_int_equal(region_follow(&r), -ESTALE);
+	region_close(&other);
+	region_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		scratch_test(test_one_that_stays),
+		scratch_test(test_one_that_is_initialised_anew),
+		scratch_test(test_one_that_is_being_initialised),
+		scratch_test(test_one_that_is_cut_short),
+		scratch_test(test_one_that_is_no_region_any_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -83,7 +83,9 @@ void *real_symbol(enum real_lib lib, const char *name)
 
 	if (!real_find(lib) || !dlsym_fn)
 		return NULL;
-	p = dlsym_fn(libs[lib].handle, name);
+	p = dlsym_fn(RTLD_DEFAULT, name);
+	if (!p)
+		p = dlsym_fn(libs[lib].handle, name);
 	symbol_clear_error();
 	return p;
 }

@@ -47,7 +47,11 @@ bool real_find(enum real_lib lib);
 /* As real_find(), and loads NVML if it must. 0 or -ENOENT. Never loads the driver. */
 int real_load_nvml(void);
 
-/* Any symbol that the loaded library or what it depends on has; NULL when there is none. */
+/*
+ * A symbol of libc's that the process has: as the program itself finds it (a sanitizer must see the
+ * threads that are made), else by way of the loaded library and what it depends on. NULL when there
+ * is none.
+ */
 void *real_symbol(enum real_lib lib, const char *name);
 
 /* True when `address` lies in one of the driver's libraries. */

@@ -33,7 +33,9 @@ struct charge_state {
 	 * unlocked mutex. Taken before the quota's; never held across a driver call.
 	 */
 	pthread_mutex_t mutex;
-	uint64_t used_sample[RATION_DEVICES]; /* mutex */
+	/* mutex */
+	uint64_t used_sample[RATION_DEVICES];
+	uint64_t kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; see keep() */
 	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
@@ -324,6 +326,8 @@ struct track_node *charge_take(uint64_t addr, struct dev *out_dev)
 
 void charge_end(struct track_node *node, struct dev dev)
 {
+	if (track_is_weightless(node))
+		charge_look_later(dev);
 	quota_release(dev, QUOTA_DATA, track_end(node));
 	charge_over();
 }
@@ -368,18 +372,54 @@ void charge_commit_handle(struct charge *c, uint64_t handle)
 	charge_over();
 }
 
-void charge_freed_handle(struct handle_freed freed)
+/*
+ * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no call
+ * tells which. So the charge goes on as overhead until a look at the card says what is still held.
+ * Nobody finds room in it before that; where the card cannot be asked, it is given up.
+ */
+static void keep(struct handle_freed freed)
 {
+	pthread_mutex_lock(&state.s.mutex);
+	quota_move(freed.dev, QUOTA_DATA, QUOTA_MODULE, freed.bytes);
+	state.s.kept_bytes[freed.dev.v] += freed.bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+	charge_look_later(freed.dev);
+}
+
+static void give_up_kept(struct dev dev)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	quota_release(dev, QUOTA_MODULE, state.s.kept_bytes[dev.v]);
+	state.s.kept_bytes[dev.v] = 0;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void end_memory(struct handle_freed freed)
+{
+	if (handle_take_ended_import(freed.dev))
+		charge_look_later(freed.dev);
 	if (freed.bytes == 0)
 		return;
 	track_physical_add(freed.dev, -(int64_t)freed.bytes);
-	quota_release(freed.dev, QUOTA_DATA, freed.bytes);
+	if (quota_counts_contexts() &&
+	    (handle_has_imports(freed.dev) || track_has_weightless(freed.dev)))
+		keep(freed);
+	else
+		quota_release(freed.dev, QUOTA_DATA, freed.bytes);
+}
+
+void charge_freed_handle(struct handle_freed freed)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+
+	freed_bytes[freed.dev.v] = freed.bytes;
+	charge_freed_handles(freed_bytes);
 }
 
 void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES])
 {
 	for (int d = 0; d < RATION_DEVICES; d++)
-		charge_freed_handle((struct handle_freed){ { d }, freed_bytes[d] });
+		end_memory((struct handle_freed){ { d }, freed_bytes[d] });
 }
 
 void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES])
@@ -435,6 +475,7 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 		if (card.tracked_bytes > card.driver_bytes)
 			pool_release_orphans(dev, card.tracked_bytes - card.driver_bytes);
 		quota_set_overhead(dev, kind, beyond(card.driver_bytes, card.tracked_bytes));
+		state.s.kept_bytes[dev.v] = 0;
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;
@@ -447,6 +488,8 @@ int charge_reconcile(struct dev dev, enum quota_kind kind)
 	if (!quota_counts_contexts())
 		return 0;
 	rc = reconcile(dev, kind);
+	if (rc == -ENOTSUP)
+		give_up_kept(dev);
 	if (rc != -EAGAIN)
 		return rc;
 	put_off(dev, kind);

@@ -2,7 +2,8 @@
  * Graphs that allocate memory. Their memory becomes physical when a graph is uploaded or launched,
  * and stays in one store per device until that is trimmed. So the sum of a graph's allocation nodes
  * is reserved when it is instantiated, and settled by the store's own figure at its first launch:
- * the store is a pool (core/pool.h).
+ * the store is a pool (core/pool.h). What a trim took from the store the next launch takes again, and
+ * it is reserved again before that.
  *
  * Thread safe; nothing here calls the driver.
  */
@@ -32,10 +33,25 @@ bool graph_enter(const void *exec, const uint64_t bytes[RATION_DEVICES]);
 bool graph_any(void);
 
 /*
- * Takes over what is still reserved for the graph, in out_bytes[dev]: the caller settles it after a
- * launch or upload. False for a graph that is not entered.
+ * Before a launch or upload: what has to be reserved for it first, in out_bytes[dev], because the store
+ * was trimmed since the graph's last one. False when that is nothing.
  */
-bool graph_take_reservation(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
+bool graph_missing(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
 
-/* The graph is destroyed. As graph_take_reservation(), and it is forgotten. */
+/* What a graph has to do with a device. */
+struct graph_part {
+	bool has_memory;         /* it allocates there */
+	uint64_t reserved_bytes; /* taken over from it by who settles the store */
+};
+
+/* After it: takes over what is still reserved for the graph. False for one that is not entered. */
+bool graph_launched(const void *exec, struct graph_part out_parts[RATION_DEVICES]);
+
+/* The device's store was trimmed. */
+void graph_trimmed(struct dev dev);
+
+/*
+ * The graph is destroyed and forgotten: hands over what is still reserved for it. False for one that
+ * is not entered.
+ */
 bool graph_leave(const void *exec, uint64_t out_bytes[RATION_DEVICES]);

@@ -4,6 +4,7 @@
 #include "base/tree.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /*
@@ -16,6 +17,7 @@ struct memory {
 	uint64_t handle;
 	bool is_listed; /* found by its handle's value; false once another memory has it */
 	bool is_known;  /* entered, with what follows; else 0 */
+	bool is_import;
 	struct dev dev;
 	uint64_t bytes;
 	uint64_t uses; /* nodes that have it, those taken out included */
@@ -41,6 +43,8 @@ struct handle_state {
 	struct key_tree handles;
 	struct key_tree mappings;
 	struct memory_tree memories;
+	_Atomic unsigned imports[RATION_DEVICES]; /* written under mutex */
+	_Atomic bool has_ended_import[RATION_DEVICES];
 };
 PROCESS_STATE(handle_state, state);
 
@@ -148,6 +152,10 @@ static struct handle_freed leave(struct handle_node *node)
 		freed.bytes = memory->bytes;
 		if (memory->is_listed)
 			RB_REMOVE(memory_tree, &state.s.memories, memory);
+		if (memory->is_import) {
+			atomic_store(&state.s.has_ended_import[memory->dev.v], true);
+			atomic_fetch_sub(&state.s.imports[memory->dev.v], 1);
+		}
 		free(memory);
 	}
 	return freed;
@@ -176,14 +184,24 @@ static struct handle_freed insert(struct key_tree *tree, struct handle_node *nod
 	return old->refs ? (struct handle_freed){ old->memory->dev, 0 } : end(old);
 }
 
-void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
-		  struct handle_freed *out_stale)
+/* mutex held: one reference by handle to the node's memory. */
+static struct handle_freed add_reference(struct handle_node *node, uint64_t handle)
 {
-	struct handle_node *of;
-	struct memory *memory;
+	struct handle_node *of = find(&state.s.handles, handle);
 
 	node->key = handle;
 	node->refs = 1;
+	if (!of || of->memory != node->memory)
+		return insert(&state.s.handles, node);
+	of->refs++;
+	return end(node);
+}
+
+void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
+		  struct handle_freed *out_stale)
+{
+	struct memory *memory;
+
 	pthread_mutex_lock(&state.s.mutex);
 	memory = find_memory(handle);
 	if (memory && !memory->is_known)
@@ -193,14 +211,42 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
 	node->memory->is_known = true;
 	node->memory->dev = dev;
 	node->memory->bytes = bytes;
-	of = find(&state.s.handles, handle);
-	if (of && of->memory == node->memory) {
-		of->refs++;
-		*out_stale = end(node);
-	} else {
-		*out_stale = insert(&state.s.handles, node);
-	}
+	*out_stale = add_reference(node, handle);
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void handle_import(struct handle_node *node, uint64_t handle, struct dev dev)
+{
+	struct handle_node *of;
+	struct memory *memory;
+
+	pthread_mutex_lock(&state.s.mutex);
+	of = find(&state.s.handles, handle);
+	memory = of ? of->memory : find_memory(handle);
+	if (memory)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+	memory = node->memory;
+	if (!memory->is_known) {
+		memory->is_known = true;
+		memory->is_import = true;
+		memory->dev = dev;
+		atomic_fetch_add(&state.s.imports[dev.v], 1);
+	}
+	add_reference(node, handle);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+bool handle_has_imports(struct dev dev)
+{
+	return atomic_load(&state.s.imports[dev.v]) > 0;
+}
+
+bool handle_take_ended_import(struct dev dev)
+{
+	return atomic_load_explicit(&state.s.has_ended_import[dev.v], memory_order_relaxed) &&
+	       atomic_exchange(&state.s.has_ended_import[dev.v], false);
 }
 
 void handle_use(struct handle_node *node, uint64_t handle)
@@ -265,7 +311,8 @@ void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
 		uint64_t freed_bytes[RATION_DEVICES])
 {
 	pthread_mutex_lock(&state.s.mutex);
-	if (node->memory->is_known && bytes > node->memory->bytes && node->spare)
+	if (node->memory->is_known && !node->memory->is_import && node->spare &&
+	    bytes > node->memory->bytes)
 		add(freed_bytes, use_other(node));
 	node->key = addr;
 	node->bytes = bytes;

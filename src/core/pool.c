@@ -176,6 +176,21 @@ out:
 	return rc;
 }
 
+void pool_keep(const void *key, uint64_t reserved_bytes)
+{
+	struct pool *pool;
+	uint64_t own;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool) {
+		own = take_reservation(pool, reserved_bytes);
+		pool->charged_bytes += own;
+		add_physical(pool, (int64_t)own);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 void pool_cancel(const void *key, uint64_t reserved_bytes)
 {
 	struct pool *pool;

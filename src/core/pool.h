@@ -49,7 +49,10 @@ uint64_t pool_ask(void);
  */
 int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes);
 
-/* As pool_settle() where the driver gave no figure: only the reservation goes. */
+/* The driver gave no figure: what this thread had reserved stays charged until it gives one. */
+void pool_keep(const void *pool, uint64_t reserved_bytes);
+
+/* Nothing became of a reservation. */
 void pool_cancel(const void *pool, uint64_t reserved_bytes);
 
 /*

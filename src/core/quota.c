@@ -297,6 +297,20 @@ void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	unlock();
 }
 
+void quota_move(struct dev dev, enum quota_kind from, enum quota_kind to, uint64_t bytes)
+{
+	uint64_t *held = state.s.held_bytes[dev.v];
+
+	lock();
+	if (bytes > held[from])
+		bytes = held[from];
+	held[from] -= bytes;
+	held[to] += bytes;
+	if (check() == 0)
+		mirror(dev.v, false);
+	unlock();
+}
+
 uint64_t quota_held(struct dev dev, enum quota_kind kind)
 {
 	uint64_t bytes;

@@ -32,6 +32,9 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
 /* Takes `bytes` off again, never more than this process holds of that kind. */
 void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
+/* Counts `bytes` of one kind as another from now on; the sum is the same at every instant. */
+void quota_move(struct dev dev, enum quota_kind from, enum quota_kind to, uint64_t bytes);
+
 /* What this process holds of that kind. */
 uint64_t quota_held(struct dev dev, enum quota_kind kind);
 

@@ -39,6 +39,7 @@ struct track_state {
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
 	int64_t physical_bytes[RATION_DEVICES];
+	uint64_t weightless_count[RATION_DEVICES];
 };
 PROCESS_STATE(track_state, state);
 
@@ -104,6 +105,11 @@ static uint64_t last_block(const struct track *t)
 static bool has_blocks(const struct track *t)
 {
 	return !t->is_managed && !t->is_object;
+}
+
+static bool is_weightless(const struct track *t)
+{
+	return t->is_object && t->bytes == 0;
 }
 
 static uint64_t inside_bytes(const struct track *t)
@@ -188,6 +194,7 @@ static uint64_t drop(struct track_node *node)
 		bytes = node->t.bytes;
 	if (!node->t.is_managed)
 		state.s.physical_bytes[d] -= (int64_t)bytes;
+	state.s.weightless_count[d] -= is_weightless(&node->t);
 	free(node);
 	return bytes;
 }
@@ -208,6 +215,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	attach_blocks(node);
 	if (!what->is_managed)
 		state.s.physical_bytes[what->dev.v] += (int64_t)out->new_bytes;
+	state.s.weightless_count[what->dev.v] += is_weightless(what);
 	node->seq = ++state.s.seq;
 	old = RB_INSERT(node_tree, &state.s.nodes, node);
 	if (old) {
@@ -298,6 +306,21 @@ uint64_t track_end(struct track_node *node)
 	bytes = drop(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
+}
+
+bool track_is_weightless(const struct track_node *node)
+{
+	return is_weightless(&node->t);
+}
+
+bool track_has_weightless(struct dev dev)
+{
+	bool has;
+
+	pthread_mutex_lock(&state.s.mutex);
+	has = state.s.weightless_count[dev.v] > 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return has;
 }
 
 bool track_has_block(struct dev dev)

@@ -79,6 +79,15 @@ uint64_t track_mark(void);
  */
 void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RATION_DEVICES]);
 
+/*
+ * True while the device has objects without bytes of their own: imports of memory that is charged
+ * elsewhere in this process, or in another.
+ */
+bool track_has_weightless(struct dev dev);
+
+/* True for a node of such an object. */
+bool track_is_weightless(const struct track_node *node);
+
 /* True when the device has a block that may have room for a small allocation. */
 bool track_has_block(struct dev dev);
 

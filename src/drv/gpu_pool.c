@@ -1,10 +1,15 @@
 #include "drv/gpu_pool.h"
 
+#include "base/clock.h"
 #include "core/graph.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 
 enum { POOLS_MAX = 256 };
+
+/* How long a refusal waits until the stream has come to the free of what is refused. */
+#define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
+#define UNDO_NAP_NS (20 * NSEC_PER_USEC)
 
 static bool ask(CUmemoryPool pool, CUmemPool_attribute what, uint64_t *out_bytes)
 {
@@ -109,14 +114,61 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes)
 	return ask((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, out_bytes);
 }
 
-int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
+/*
+ * A capture of the program's must not be invalidated by a call that it did not make: begins and ends
+ * calls that a capture forbids.
+ */
+struct relaxed {
+	CUstreamCaptureMode mode;
+	bool is_set;
+};
+
+static struct relaxed relax(void)
+{
+	struct relaxed r = { .mode = CU_STREAM_CAPTURE_MODE_RELAXED };
+
+	r.is_set = real.cuThreadExchangeStreamCaptureMode &&
+		   real.cuThreadExchangeStreamCaptureMode(&r.mode) == CUDA_SUCCESS;
+	return r;
+}
+
+static void unrelax(struct relaxed r)
+{
+	if (r.is_set)
+		real.cuThreadExchangeStreamCaptureMode(&r.mode);
+}
+
+/* Has the pool give back what it does not use. False where it keeps that. */
+static bool trim(const void *pool)
+{
+	struct relaxed r;
+	struct dev store;
+	bool is_done;
+
+	if (graph_is_store(pool, &store) || !real.cuMemPoolTrimTo)
+		return false;
+	r = relax();
+	is_done = real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0) == CUDA_SUCCESS;
+	unrelax(r);
+	return is_done;
+}
+
+static int settle(const void *pool, uint64_t reserved_bytes)
 {
 	uint64_t ticket = pool_ask(), held;
 
 	if (gpu_pool_held(pool, &held))
 		return pool_settle(pool, ticket, held, reserved_bytes);
-	pool_cancel(pool, reserved_bytes);
+	pool_keep(pool, reserved_bytes);
 	return 0;
+}
+
+int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
+{
+	int rc = settle(pool, reserved_bytes);
+
+	/* A pool that grew past the limit while it had room in pieces may not need to. */
+	return rc < 0 && trim(pool) ? settle(pool, 0) : rc;
 }
 
 uint64_t gpu_pool_room(CUmemoryPool pool)
@@ -142,10 +194,8 @@ static int refresh(struct dev dev, bool is_trimmed)
 	int n = pool_list(dev, pools, POOLS_MAX);
 
 	for (int i = 0; i < n; i++) {
-		struct dev store;
-
-		if (is_trimmed && !graph_is_store(pools[i], &store) && real.cuMemPoolTrimTo)
-			real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pools[i], 0);
+		if (is_trimmed)
+			trim(pools[i]);
 		gpu_pool_settle(pools[i], 0);
 	}
 	return n;
@@ -158,14 +208,17 @@ void gpu_pool_refresh(struct dev dev)
 
 bool gpu_pool_reclaim(struct dev dev)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	bool has_exchanged, has_pools;
+	return refresh(dev, true) > 0;
+}
 
-	/* A global capture of the program must not be invalidated by a call that it did not make. */
-	has_exchanged = real.cuThreadExchangeStreamCaptureMode &&
-			real.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-	has_pools = refresh(dev, true) > 0;
-	if (has_exchanged)
-		real.cuThreadExchangeStreamCaptureMode(&mode);
-	return has_pools;
+void gpu_pool_undone(struct dev dev, CUstream stream)
+{
+	int64_t end_ns = clock_now_ns() + UNDO_WAIT_NS;
+	struct relaxed r = relax();
+
+	while (real.cuStreamQuery && real.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY &&
+	       clock_now_ns() < end_ns)
+		clock_sleep_ns(UNDO_NAP_NS);
+	unrelax(r);
+	gpu_pool_reclaim(dev);
 }

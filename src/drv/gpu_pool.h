@@ -26,7 +26,7 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes);
 
 /*
  * Asks for that figure and settles it against what was reserved. 0, or -EDQUOT as pool_settle().
- * Where the driver cannot say, only the reservation goes.
+ * Where the driver does not say, what was reserved stays charged until it does.
  */
 int gpu_pool_settle(const void *pool, uint64_t reserved_bytes);
 
@@ -45,3 +45,9 @@ void gpu_pool_refresh(struct dev dev);
  * it. True when there was a pool.
  */
 bool gpu_pool_reclaim(struct dev dev);
+
+/*
+ * An allocation that passed the limit was freed in `stream`: what the pool took for it goes back to the
+ * card, at once if the stream comes to it soon, else when the pool is looked at next.
+ */
+void gpu_pool_undone(struct dev dev, CUstream stream);

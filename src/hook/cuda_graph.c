@@ -14,7 +14,7 @@ enum { GRAPH_DEPTH_MAX = 32 };
 
 static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES]);
 
-/* Adds what one node allocates. False where that cannot be told. */
+/* Adds what one node allocates. False where the driver does not tell. */
 static bool sum_node(CUgraphNode node, int depth, uint64_t bytes[RATION_DEVICES])
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params;
@@ -112,25 +112,35 @@ struct instantiate {
 
 typedef CUresult instantiate_fn(const struct instantiate *i);
 
+/* The driver has made what we cannot count: it is given back. */
+static CUresult undo(const struct instantiate *i)
+{
+	real.cuGraphExecDestroy(*i->out_exec);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
 	uint64_t bytes[RATION_DEVICES] = { 0 };
 	struct dev dev = { 0 };
+	bool is_known;
 	CUresult res;
 	int rc;
 
 	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
-	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams ||
-	    !sum_graph(i->graph, 0, bytes) || !is_any(bytes))
+	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
 		return call(i);
-	rc = reserve(bytes, &dev);
+	is_known = sum_graph(i->graph, 0, bytes);
+	if (is_known && !is_any(bytes))
+		return call(i);
+	rc = is_known ? reserve(bytes, &dev) : 0;
 	if (rc < 0)
 		return enter_refused(rc, dev, bytes[dev.v]);
 	res = call(i);
-	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, bytes)) {
-		real.cuGraphExecDestroy(*i->out_exec);
-		res = CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	if (!is_known)
+		return res == CUDA_SUCCESS ? undo(i) : res;
+	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, bytes))
+		res = undo(i);
 	if (res != CUDA_SUCCESS)
 		cancel(bytes);
 	return res;
@@ -235,37 +245,66 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 	if (!ENTER_HAS(cuDeviceGraphMemTrim))
 		return enter_missing();
 	res = real.cuDeviceGraphMemTrim(ord);
-	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE)
+	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE) {
+		graph_trimmed(dev);
 		gpu_pool_settle(graph_store(dev), 0);
+	}
 	return res;
 }
 
-/* After a launch or upload the graph's memory is physical: the stores' figures say how much. */
-static void settle(CUgraphExec exec)
+/*
+ * After a launch or upload the graph's memory is physical: the stores' figures say how much. They may
+ * also have grown because it runs beside another graph.
+ */
+static void settle(CUgraphExec exec, const uint64_t again_bytes[RATION_DEVICES])
 {
-	uint64_t bytes[RATION_DEVICES];
+	struct graph_part parts[RATION_DEVICES];
 
-	if (!graph_take_reservation(exec, bytes))
+	if (!graph_launched(exec, parts))
 		return;
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct dev dev = { d };
 
 		/* The work is under way: what could not be reserved counts as overhead. */
-		if (bytes[d] && gpu_pool_settle(graph_store(dev), bytes[d]) < 0)
+		if (parts[d].has_memory &&
+		    gpu_pool_settle(graph_store(dev), parts[d].reserved_bytes + again_bytes[d]) < 0)
 			charge_reconcile(dev, QUOTA_MODULE);
 	}
 }
 
 typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
 
+/* One whose memory is to be reserved or settled. */
+static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream stream)
+{
+	uint64_t bytes[RATION_DEVICES] = { 0 };
+	struct dev dev = { 0 };
+	uint32_t was_in;
+	CUresult res;
+	int rc = graph_missing(exec, bytes) ? reserve(bytes, &dev) : 0;
+
+	if (rc < 0)
+		return enter_refused(rc, dev, bytes[dev.v]);
+	was_in = gate_enter();
+	res = call(exec, stream);
+	gate_leave(was_in);
+	if (res == CUDA_SUCCESS)
+		settle(exec, bytes);
+	else
+		cancel(bytes);
+	return res;
+}
+
 static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream)
 {
-	uint32_t was_in = gate_enter();
-	CUresult res = call(exec, stream);
+	uint32_t was_in;
+	CUresult res;
 
+	if (__builtin_expect(graph_any(), 0))
+		return launch_with_memory(call, exec, stream);
+	was_in = gate_enter();
+	res = call(exec, stream);
 	gate_leave(was_in);
-	if (__builtin_expect(graph_any(), 0) && res == CUDA_SUCCESS)
-		settle(exec);
 	return res;
 }
 

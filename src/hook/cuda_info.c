@@ -1,5 +1,7 @@
 /* What a program is told of the device's memory: the tenant's share is the card. */
+#include "core/pool.h"
 #include "drv/gpu_cuda.h"
+#include "drv/gpu_pool.h"
 #include "hook/enter.h"
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -14,6 +16,9 @@ static void share(struct dev dev, size_t *inout_free_bytes, size_t *inout_total_
 
 	if (limit == 0)
 		return;
+	/* What pools gave back in a synchronisation shows in no call of theirs. */
+	if (pool_any())
+		gpu_pool_refresh(dev);
 	quota_settle(dev);
 	*inout_total_bytes = least(*inout_total_bytes, limit);
 	*inout_free_bytes = least(*inout_free_bytes, quota_left(dev));

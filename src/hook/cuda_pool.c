@@ -127,7 +127,7 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	rc = gpu_pool_settle(pool, reserved_bytes);
 	if (rc < 0 && res == CUDA_SUCCESS) {
 		give_back(*a->out_addr, a->stream);
-		gpu_pool_reclaim(dev);
+		gpu_pool_undone(dev, a->stream);
 	}
 	charge_over();
 	return rc < 0 && res == CUDA_SUCCESS ? enter_refused(rc, dev, a->size_bytes) : res;

@@ -1,6 +1,8 @@
 /* Physical memory by handle, and its mappings. */
 #include "hook/enter.h"
 
+#include <errno.h>
+
 /* True when the handle's memory is on a device, *out_ord. Host locations are free. */
 static bool is_on_device(const CUmemAllocationProp *prop, CUdevice *out_ord)
 {
@@ -132,6 +134,87 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	 */
 	charge_freed_handle(res == CUDA_SUCCESS ? handle_retain(node, handle) : handle_unuse(node));
 	charge_over();
+	if (res == CUDA_SUCCESS)
+		*out_handle = handle;
+	return res;
+}
+
+/*
+ * Memory of another process, or of this one by another handle: no call tells which. The driver's
+ * figure does: what it grew by counts as overhead, so memory that this process was charged for, or
+ * that only the other holds, is not counted twice.
+ */
+static bool enter_import(struct handle_node *node, CUmemGenericAllocationHandle handle,
+			 struct dev *out_dev)
+{
+	CUmemAllocationProp prop;
+	CUdevice ord;
+
+	if (!real.cuMemGetAllocationPropertiesFromHandle ||
+	    real.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS ||
+	    !is_on_device(&prop, &ord) || !device_by_ordinal((struct cuda_ord){ ord }, out_dev)) {
+		handle_discard(node);
+		return false;
+	}
+	handle_import(node, handle, *out_dev);
+	return true;
+}
+
+static uint64_t overhead_bytes(struct dev dev)
+{
+	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+}
+
+/* 0, or -EDQUOT when what is held with an import passes the limit; *out_bytes is then what it took. */
+static int check_import(struct dev dev, const uint64_t before_bytes[RATION_DEVICES],
+			uint64_t *out_bytes)
+{
+	uint64_t limit = quota_limit(dev), now_bytes;
+
+	charge_reconcile_soon(dev, QUOTA_MODULE);
+	now_bytes = overhead_bytes(dev);
+	if (!limit || quota_used(dev) <= limit || now_bytes <= before_bytes[dev.v])
+		return 0;
+	*out_bytes = now_bytes - before_bytes[dev.v];
+	return -EDQUOT;
+}
+
+CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_handle,
+					     void *shareable, CUmemAllocationHandleType type)
+{
+	uint64_t before_bytes[RATION_DEVICES], bytes;
+	CUmemGenericAllocationHandle handle;
+	struct handle_node *node;
+	bool is_entered = false;
+	struct dev dev;
+	CUresult res;
+	int rc;
+
+	if (!ENTER_HAS(cuMemImportFromShareableHandle))
+		return enter_missing();
+	if (!out_handle || init_member() == INIT_PASS)
+		return real.cuMemImportFromShareableHandle(out_handle, shareable, type);
+	if (!init_is_member())
+		return enter_refusal();
+	node = handle_prepare();
+	if (!node)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (int d = 0; d < RATION_DEVICES; d++)
+		before_bytes[d] = overhead_bytes((struct dev){ d });
+	charge_begin();
+	res = real.cuMemImportFromShareableHandle(&handle, shareable, type);
+	if (res == CUDA_SUCCESS)
+		is_entered = enter_import(node, handle, &dev);
+	else
+		handle_discard(node);
+	charge_over();
+	if (is_entered) {
+		rc = check_import(dev, before_bytes, &bytes);
+		if (rc < 0) {
+			hook_cuMemRelease(handle);
+			return enter_refused(rc, dev, bytes);
+		}
+	}
 	if (res == CUDA_SUCCESS)
 		*out_handle = handle;
 	return res;

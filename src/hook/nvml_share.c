@@ -1,6 +1,7 @@
 #include "hook/nvml_share.h"
 
 #include "base/limits.h"
+#include "base/pid.h"
 #include "base/sys.h"
 #include "core/quota.h"
 #include "hook/init.h"
@@ -128,14 +129,6 @@ uint64_t nvml_share_used_bytes(const struct nvml_share *share)
 	return quota_used(dev);
 }
 
-/* The pid namespace we are in, by its inode; 0 without /proc. */
-static uint64_t own_namespace(void)
-{
-	struct stat st;
-
-	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
-
 /* Whether the owner of slot i lives. Without a descriptor its pid alone has to tell. */
 static bool lives(const struct region *r, int fd, unsigned i)
 {
@@ -148,33 +141,40 @@ static bool lives(const struct region *r, int fd, unsigned i)
 	return is_held ? !slot_is_orphan(s) : slot_is_robbed(s);
 }
 
-/* Fills *out from slot i. False when nobody has it, or nobody that can be named here. */
+/* The pid of slot i's owner as it is known here; 0 when nobody has the slot, or it has none here. */
+static unsigned pid_of(const struct ration_slot *s, uint64_t namespace)
+{
+	/* Pairs with the owner's store: with the pid the rest of the slot is there. */
+	uint32_t pid = __atomic_load_n(&s->pid, __ATOMIC_ACQUIRE);
+
+	if (pid == 0 || !s->pid_namespace || !namespace || s->pid_namespace == namespace)
+		return pid;
+	return (unsigned)pid_here((int)pid, s->pid_namespace, s->start_ticks);
+}
+
+/* Fills *out from slot i. False when it is nobody's, or nobody's that can be named here. */
 static bool read_member(const struct region *r, int dev, unsigned i, uint64_t namespace,
 			struct nvml_member *out)
 {
 	const struct ration_slot *s = &r->own->slots[i];
-	/* Pairs with the owner's store: with the pid the rest of the slot is there. */
-	uint32_t pid = __atomic_load_n(&s->pid, __ATOMIC_ACQUIRE);
 	int32_t host_pid = __atomic_load_n(&r->hami->procs[i].hostpid, __ATOMIC_RELAXED);
 
-	if (pid == 0 || (s->pid_namespace && namespace && s->pid_namespace != namespace))
-		return false;
-	out->pid = pid;
-	out->driver_pid = host_pid > 0 ? (unsigned)host_pid : pid;
+	out->pid = pid_of(s, namespace);
+	out->driver_pid = host_pid > 0 ? (unsigned)host_pid : out->pid;
 	out->used_bytes = __atomic_load_n(&s->used_bytes[dev], __ATOMIC_RELAXED);
-	return true;
+	return out->pid != 0;
 }
 
 /* The region is whole: its living members. */
 static int read_members(const struct region *r, int dev, struct nvml_member *list)
 {
-	uint64_t namespace = own_namespace();
+	uint64_t namespace = pid_namespace();
 	int fd = region_reopen(r), count = 0;
 
 	/* By the hints: proc_num is in reach of others and must hide nobody. */
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
-		if (__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED) &&
-		    read_member(r, dev, i, namespace, &list[count]) && lives(r, fd, i))
+		if (__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED) && lives(r, fd, i) &&
+		    read_member(r, dev, i, namespace, &list[count]))
 			count++;
 	if (fd >= 0)
 		close(fd);

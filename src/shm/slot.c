@@ -1,6 +1,7 @@
 #include "shm/slot.h"
 
 #include "base/clock.h"
+#include "base/pid.h"
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/lock.h"
@@ -115,14 +116,6 @@ static void raise_bound(struct hami_region *h, unsigned index)
 			return;
 	} while (!__atomic_compare_exchange_n(&h->proc_num, &bound, want, true, __ATOMIC_RELEASE,
 					      __ATOMIC_RELAXED));
-}
-
-/* The pid namespace we are in, by its inode; 0 without /proc. */
-static uint64_t pid_namespace(void)
-{
-	struct stat st;
-
-	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
 enum owner { OWNER_UNKNOWN, OWNER_ALIVE, OWNER_DEAD };

@@ -77,9 +77,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned 
 }
 
 /* By a jump to another exported name: it sees the return address of our caller. */
-__attribute__((optimize("O2"), no_sanitize("address", "undefined", "thread"))) nvmlReturn_t
-nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev, unsigned int *inout_count,
-					nvmlProcessInfo_t *out_infos)
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev, unsigned int *inout_count,
+						     nvmlProcessInfo_t *out_infos)
 {
 	return nvmlDeviceGetComputeRunningProcesses_v2(dev, inout_count,
 						       (nvmlProcessInfo_v2_t *)out_infos);

@@ -85,9 +85,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t dev,
 }
 
 /* Gets to _v3 by a jump: the return address there is that of whoever called this one. */
-EXPORT nvmlReturn_t
-nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned int *inout_count,
-					nvmlProcessInfo_v2_t *out_infos)
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev,
+							    unsigned int *inout_count,
+							    nvmlProcessInfo_v2_t *out_infos)
 {
 	return nvmlDeviceGetComputeRunningProcesses_v3(dev, inout_count,
 						       (nvmlProcessInfo_t *)out_infos);

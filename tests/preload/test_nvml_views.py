@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -260,18 +261,26 @@ def test_other_amounts(tenants):
         "protected.free": 1024 * MIB - used}
 
 
-def test_another_pid_namespace(place):
-    """Who cannot be named is left out; inside, the list has the pids of the inside."""
+def test_other_pid_namespaces(place):
+    """Each sees those that have a name in its namespace, by that; the sums are everybody's."""
     needs(is_root() and subprocess.run(["unshare", "-pf", "--mount-proc", "true"], check=False,
                                        capture_output=True).returncode == 0, "no unshare")
     place.settings["RATION_MEM"] = "1g"
     outer = hold(place, 100)
-    inner = place.start("unshare", "-pf", "--mount-proc", "--kill-child",
-                        PROGRAMS / "nvml_views", "member", 10).await_word("said")
-    assert read_lists("\n".join(inner.said))["compute3"] == {1: CONTEXT + 10 * MIB}
-    assert inner.said[-2] == f"used {2 * CONTEXT + 110 * MIB} of {1024 * MIB}"
-    assert lists(place)["compute3"] == {outer.pid: CONTEXT + 100 * MIB}
-    inner.end()
+    unshare = ["unshare", "-pf", "--mount-proc", "--kill-child", PROGRAMS / "nvml_views", "member"]
+    inner = [place.start(*unshare, size).await_word("said") for size in (10, 20)]
+    for program, size in zip(inner, (10, 20)):
+        assert read_lists("\n".join(program.said))["compute3"] == {1: CONTEXT + size * MIB}
+    assert inner[1].said[-2] == f"used {3 * CONTEXT + 130 * MIB} of {1024 * MIB}"
+    children = [int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text())
+                for program in inner]
+    assert lists(place)["compute3"] == {outer.pid: CONTEXT + 100 * MIB,
+                                        children[0]: CONTEXT + 10 * MIB,
+                                        children[1]: CONTEXT + 20 * MIB}
+    inner[0].kill()
+    for _ in range(2):
+        assert children[0] not in lists(place)["compute3"]
+    inner[1].kill()
 
 
 @pytest.mark.parametrize("looker", ["watch", "member"])

@@ -34,6 +34,9 @@ struct memory {
 	uint64_t bytes; /* 0 = free row */
 	int refs;
 	int maps;
+	int imports; /* rows of imports of it */
+	struct memory *of; /* of an import: what it shares */
+	bool is_foreign;
 };
 
 struct map {
@@ -61,6 +64,7 @@ static struct {
 	struct object contexts[OBJECTS], modules[OBJECTS];
 	int primary_refs;
 	CUcontext primary;
+	struct model_imports imports;
 	int answer; /* of the card, see model_answer() */
 	struct model_books books;
 } model;
@@ -284,7 +288,7 @@ static CUresult model_create(CUmemGenericAllocationHandle *out_handle, size_t by
 	for (int i = 0; i < HANDLES; i++) {
 		if (model.memories[i].bytes)
 			continue;
-		model.memories[i] = (struct memory){ bytes, 1, 0 };
+		model.memories[i] = (struct memory){ .bytes = bytes, .refs = 1 };
 		model.books.handles_bytes += bytes;
 		*out_handle = (unsigned)i + 1;
 		return unlock(CUDA_SUCCESS);
@@ -301,9 +305,16 @@ static struct memory *memory_of(CUmemGenericAllocationHandle handle)
 
 static void settle(struct memory *m)
 {
-	if (m->refs || m->maps)
+	struct memory *of = m->of;
+
+	if (m->refs || m->maps || m->imports)
 		return;
-	model.books.handles_bytes -= m->bytes;
+	if (of) {
+		of->imports--;
+		settle(of);
+	} else {
+		model.books.handles_bytes -= m->is_foreign ? model.imports.foreign_bytes : m->bytes;
+	}
 	m->bytes = 0;
 }
 
@@ -386,6 +397,69 @@ static CUresult model_retain(CUmemGenericAllocationHandle *out_handle, void *at)
 		return unlock(CUDA_SUCCESS);
 	}
 	return unlock(CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult import_own(CUmemGenericAllocationHandle *out_handle, struct memory *m,
+			   CUmemGenericAllocationHandle own)
+{
+	if (!m->bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (model.imports.have_same_value) {
+		m->refs++;
+		*out_handle = own;
+		return CUDA_SUCCESS;
+	}
+	if (m->of)
+		m = m->of;
+	for (int i = 0; i < HANDLES; i++) {
+		if (model.memories[i].bytes)
+			continue;
+		model.memories[i] = (struct memory){ .bytes = m->bytes, .refs = 1, .of = m };
+		m->imports++;
+		*out_handle = (unsigned)i + 1;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult import_foreign(CUmemGenericAllocationHandle *out_handle)
+{
+	for (int i = 0; i < HANDLES; i++) {
+		if (model.memories[i].bytes)
+			continue;
+		model.memories[i] =
+			(struct memory){ .bytes = UNIT_BYTES, .refs = 1, .is_foreign = true };
+		model.books.handles_bytes += model.imports.foreign_bytes;
+		*out_handle = (unsigned)i + 1;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult model_import(CUmemGenericAllocationHandle *out_handle, void *shareable,
+			     CUmemAllocationHandleType type)
+{
+	uint64_t own = (uint64_t)(uintptr_t)shareable;
+
+	(void)type;
+	lock();
+	if (fails())
+		return unlock(CUDA_ERROR_INVALID_VALUE);
+	return unlock(own ? import_own(out_handle, &model.memories[own - 1], own) :
+			    import_foreign(out_handle));
+}
+
+static CUresult model_properties(CUmemAllocationProp *out_prop, CUmemGenericAllocationHandle handle)
+{
+	*out_prop = (CUmemAllocationProp){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	return handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void model_set_imports(struct model_imports how)
+{
+	lock();
+	model.imports = how;
+	unlock(CUDA_SUCCESS);
 }
 
 static struct object *new_object(struct object *rows, uint64_t bytes)
@@ -567,6 +641,8 @@ void model_start(uint64_t card_bytes)
 	real.cuMemMap = model_map;
 	real.cuMemUnmap = model_unmap;
 	real.cuMemRetainAllocationHandle = model_retain;
+	real.cuMemImportFromShareableHandle = model_import;
+	real.cuMemGetAllocationPropertiesFromHandle = model_properties;
 	real.cuModuleLoadData = model_load;
 	real.cuModuleUnload = model_unload;
 	real.cuCtxCreate_v2 = model_ctx_create;

@@ -38,6 +38,17 @@ void model_fail_next(void);
  */
 void model_after_next(void (*fn)(void));
 
+/*
+ * Imports: of a handle of this process, as its own value says, or (0) of memory of another process.
+ * How the driver does it is not written anywhere: an import has a value of its own or the same, and
+ * foreign memory is in the figure of this process or not.
+ */
+struct model_imports {
+	bool have_same_value;
+	uint64_t foreign_bytes; /* that the figure grows by */
+};
+void model_set_imports(struct model_imports how);
+
 /* What the card answers when it is asked for the figure of this process: 0, or -ENOTSUP. */
 void model_answer(int error);
 

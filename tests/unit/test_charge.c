@@ -28,9 +28,10 @@ static int card_bytes(const char *uuid, uint64_t *out_bytes)
 
 	CHECK(strcmp(uuid, member_uuid(0)) == 0);
 	atomic_fetch_add(&card.asked, 1);
-	card.while_asked = NULL;
-	if (run)
+	if (run) {
+		card.while_asked = NULL;
 		run();
+	}
 	if (error)
 		return error;
 	*out_bytes = bytes;

@@ -1,0 +1,90 @@
+#include "base/pid.h"
+
+#include "base/clock.h"
+#include "base/sys.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t namespace_at(const char *path)
+{
+	struct stat st;
+
+	return sys_stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+uint64_t pid_namespace(void)
+{
+	return namespace_at("/proc/self/ns/pid");
+}
+
+static uint64_t namespace_of(int pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", pid);
+	return namespace_at(path);
+}
+
+/* The pid by which a process knows itself, 0 when that is the one we know it by. */
+static int innermost(int pid)
+{
+	char path[64], text[4096], *at, *last;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	/* Linux 4.1: one pid for each namespace, ours first. */
+	at = strstr(text, "\nNSpid:\t");
+	if (!at)
+		return 0;
+	at += strlen("\nNSpid:\t");
+	at[strcspn(at, "\n")] = '\0';
+	last = strrchr(at, '\t');
+	return last ? atoi(last + 1) : 0;
+}
+
+/* False where /proc is another namespace's: its numbers mean nothing to us. */
+static bool proc_is_ours(void)
+{
+	char text[16];
+	ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	return atoi(text) == getpid();
+}
+
+int pid_here(int inner, uint64_t namespace, uint64_t start_ticks)
+{
+	DIR *proc = proc_is_ours() ? opendir("/proc") : NULL;
+	struct dirent *entry;
+	int found = 0;
+
+	while (proc && !found && (entry = readdir(proc))) {
+		int pid = atoi(entry->d_name);
+		uint64_t its;
+
+		if (pid <= 0 || innermost(pid) != inner)
+			continue;
+		/* Of another user's process the namespace may be hidden. */
+		its = namespace_of(pid);
+		if (its && its != namespace)
+			continue;
+		if (start_ticks == 0 || clock_process_start(pid) == start_ticks)
+			found = pid;
+	}
+	if (proc)
+		closedir(proc);
+	return found;
+}

@@ -1,0 +1,14 @@
+/* Process ids, and the namespaces they are of. */
+#pragma once
+
+#include <stdint.h>
+
+/* The pid namespace we are in, by its inode; 0 without /proc. */
+uint64_t pid_namespace(void);
+
+/*
+ * How a process is called in our own namespace that calls itself `inner` in the namespace with this
+ * inode, and began at `start_ticks` (clock_process_start(); 0: not known). 0 when that namespace is
+ * not below ours, or /proc does not show it. Looks at every process there is.
+ */
+int pid_here(int inner, uint64_t namespace, uint64_t start_ticks);

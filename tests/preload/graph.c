@@ -1,0 +1,269 @@
+/*
+ * Memory that graphs allocate, under a limit. Which case does what is said at it.
+ */
+#include "client.h"
+
+#define CONTEXT_BYTES (64 * MIB)
+
+enum frees { KEEPS, FREES };
+
+static CUdeviceptr address; /* of the graph made last */
+
+/* A graph that allocates `bytes`, and frees them or not. */
+static CUgraph make(uint64_t bytes, enum frees frees)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } },
+		.bytesize = bytes,
+	};
+	CUgraphNode alloc, release;
+	CUgraph graph;
+
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
+	address = params.dptr;
+	if (frees == FREES)
+		OK(cuGraphAddMemFreeNode(&release, graph, &alloc, 1, address));
+	return graph;
+}
+
+static CUresult instantiate(CUgraph graph, CUgraphExec *out_exec)
+{
+	return cuGraphInstantiateWithFlags(out_exec, graph, 0);
+}
+
+static CUgraphExec new_exec(uint64_t bytes, enum frees frees)
+{
+	CUgraphExec exec;
+
+	OK(instantiate(make(bytes, frees), &exec));
+	return exec;
+}
+
+static void run(CUgraphExec exec)
+{
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+}
+
+static uint64_t store_bytes(void)
+{
+	cuuint64_t bytes;
+
+	OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes));
+	return bytes;
+}
+
+/* reserve: an instantiated graph has its memory, launched or not. */
+static void reserve(int argc, char **argv)
+{
+	CUgraphExec exec, other;
+	CUgraph graph;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	graph = make(100 * MIB, FREES);
+	SAME(client_charged(0), CONTEXT_BYTES);
+	OK(instantiate(graph, &exec));
+	SAME(client_charged(0), CONTEXT_BYTES + 100 * MIB);
+	IS(instantiate(make(client_limit(0) - CONTEXT_BYTES - 99 * MIB, FREES), &other),
+	   CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), CONTEXT_BYTES + 100 * MIB);
+	OK(cuGraphExecDestroy(exec));
+	SAME(client_charged(0), CONTEXT_BYTES);
+	OK(instantiate(graph, &exec));
+	run(exec);
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	client_pause("launched");
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	OK(cuDeviceGraphMemTrim(0));
+	SAME(client_charged(0), CONTEXT_BYTES);
+	client_pause("trimmed");
+}
+
+/* again: what was trimmed away is taken again by the next launch. */
+static void again(int argc, char **argv)
+{
+	CUgraphExec exec;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	exec = new_exec(96 * MIB, FREES);
+	for (int i = 0; i < 3; i++) {
+		run(exec);
+		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHECK(store_bytes() >= 96 * MIB);
+		run(exec);
+		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		OK(cuDeviceGraphMemTrim(0));
+		SAME(client_charged(0), CONTEXT_BYTES);
+	}
+	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES - 90 * MIB));
+	IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(client_charged(0) <= client_limit(0));
+	client_pause("refused");
+	IS(cuGraphUpload(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemFree_v2(p));
+	OK(cuGraphUpload(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	run(exec);
+	OK(cuGraphExecDestroy(exec));
+	OK(cuDeviceGraphMemTrim(0));
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
+/* idle: what graphs have is not taken from under them, also when others are refused for it. */
+static void idle(int argc, char **argv)
+{
+	CUgraphExec exec;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	exec = new_exec(96 * MIB, FREES);
+	run(exec);
+	IS(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES - 90 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES - store_bytes()));
+	run(exec);
+	run(exec);
+	OK(cuMemFree_v2(p));
+}
+
+/* kept: memory that a graph leaves is freed by the program, in either way. */
+static void kept(int argc, char **argv)
+{
+	CUgraphExec exec;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 4; i++) {
+		exec = new_exec(64 * MIB, KEEPS);
+		p = address;
+		run(exec);
+		CHECK(client_charged(0) >= CONTEXT_BYTES + 64 * MIB);
+		OK(i % 2 ? cuMemFree_v2(p) : cuMemFreeAsync(p, NULL));
+		OK(cuStreamSynchronize(NULL));
+		OK(cuGraphExecDestroy(exec));
+		OK(cuDeviceGraphMemTrim(0));
+		SAME(client_charged(0), CONTEXT_BYTES);
+	}
+}
+
+/* inside: graphs in graphs, and clones. */
+static void inside(int argc, char **argv)
+{
+	CUgraph outer, clone;
+	CUgraphNode node;
+	CUgraphExec exec;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuGraphCreate(&outer, 0));
+	if (cuGraphAddChildGraphNode(&node, outer, NULL, 0, make(50 * MIB, FREES)) ==
+		    CUDA_SUCCESS &&
+	    instantiate(outer, &exec) == CUDA_SUCCESS) {
+		SAME(client_charged(0), CONTEXT_BYTES + 50 * MIB);
+		OK(cuGraphExecDestroy(exec));
+	}
+	if (cuGraphClone(&clone, make(50 * MIB, FREES)) == CUDA_SUCCESS &&
+	    instantiate(clone, &exec) == CUDA_SUCCESS) {
+		SAME(client_charged(0), CONTEXT_BYTES + 50 * MIB);
+		OK(cuGraphExecDestroy(exec));
+	}
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
+/* captured: allocations of a stream that became a graph. */
+static void captured(int argc, char **argv)
+{
+	CUstream stream;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(cuMemAllocAsync(&p, 80 * MIB, stream));
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuStreamEndCapture(stream, &graph));
+	SAME(client_charged(0), CONTEXT_BYTES);
+	OK(instantiate(graph, &exec));
+	SAME(client_charged(0), CONTEXT_BYTES + 80 * MIB);
+	OK(cuGraphLaunch(exec, stream));
+	OK(cuStreamSynchronize(stream));
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+	OK(cuDeviceGraphMemTrim(0));
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
+/* shared: many graphs that run one after the other share what the store has. */
+static void shared(int argc, char **argv)
+{
+	CUgraphExec exec[4];
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 4; i++) {
+		exec[i] = new_exec(32 * MIB, FREES);
+		run(exec[i]);
+		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	}
+	for (int i = 0; i < 8; i++)
+		run(exec[i % 4]);
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	for (int i = 0; i < 4; i++)
+		OK(cuGraphExecDestroy(exec[i]));
+	OK(cuDeviceGraphMemTrim(0));
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
+/* faults: whichever call fails, nothing stays charged in the end. */
+static void faults(int argc, char **argv)
+{
+	CUgraphExec exec = NULL;
+	CUgraph graph;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	graph = make(64 * MIB, FREES);
+	for (int i = 0; i < 4 && !exec; i++)
+		if (instantiate(graph, &exec) != CUDA_SUCCESS)
+			exec = NULL;
+	for (int i = 0; i < 4; i++)
+		cuGraphLaunch(exec, NULL);
+	OK(cuStreamSynchronize(NULL));
+	for (int i = 0; i < 4 && cuGraphExecDestroy(exec) != CUDA_SUCCESS; i++)
+		;
+	for (int i = 0; i < 4; i++)
+		cuDeviceGraphMemTrim(0);
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "reserve", reserve }, { "again", again },   { "idle", idle },
+		{ "kept", kept },       { "inside", inside }, { "captured", captured },
+		{ "shared", shared },   { "faults", faults }, { 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

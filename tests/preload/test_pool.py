@@ -1,0 +1,93 @@
+"""Stream-ordered memory: pools are charged by what they hold of the device."""
+import itertools
+
+import pytest
+
+from conftest import BUILD, CONTEXT, MIB, OUT_OF_MEMORY
+
+LIMIT = 256 * MIB
+GROWTH = 32 * MIB
+
+
+def test_a_pool_grows_in_steps_and_gives_back(place):
+    program = place.start("pool", "grow", RATION_MEM=LIMIT).await_word("held")
+    assert place.truth() == {program.pid: place.charged()} == place.slots()
+    program.go().await_word("empty")
+    assert place.truth() == {program.pid: CONTEXT} == place.slots()
+    assert program.go().end().err == ""
+
+
+def test_what_a_pool_keeps_counts(place):
+    place.run("pool", "threshold", RATION_MEM=LIMIT)
+
+
+def test_a_pool_that_is_destroyed(place):
+    program = place.start("pool", "destroy", RATION_MEM=LIMIT).await_word("destroyed")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().end()
+
+
+# field fault 7: a free of what a pool gave was refused
+def test_frees_of_either_kind(place):
+    place.run("pool", "frees", RATION_MEM=LIMIT)
+
+
+# field fault 9
+@pytest.mark.parametrize("driver", ["", "without_stream_device"])
+def test_memory_of_another_device(place, driver):
+    place.sim["count"] = 2
+    path = f"{BUILD}/preload/{driver}:{BUILD}/sim" if driver else f"{BUILD}/sim"
+    place.run("pool", "other-device", RATION_MEM=LIMIT, LD_LIBRARY_PATH=path)
+
+
+# field fault 11
+def test_a_loop_with_trims(place):
+    assert place.run("pool", "loop", RATION_MEM=CONTEXT + 512 * MIB).err == ""
+
+
+# field fault 8
+@pytest.mark.parametrize("how", [[], ["break"]])
+@pytest.mark.parametrize("limit", ["1g", "100m"])
+def test_captured_allocations(place, how, limit):
+    """They take nothing: not even a limit that they do not fit in is in their way."""
+    if place.run("pool", "capture", *how, RATION_MEM=limit).out:
+        pytest.skip("the software GPU captures no allocations")
+
+
+@pytest.mark.parametrize("limit", [LIMIT, None])
+def test_odd_arguments(place, limit):
+    ours = place.run("pool", "odd", RATION_MEM=limit)
+    assert ours.lines == place.run("pool", "odd", preload=()).lines
+
+
+def test_threads(place):
+    watcher = place.start("observe", 0, "watch", preload=()).await_word("watching")
+    program = place.start("pool", "threads", RATION_MEM=LIMIT).await_word("begin")
+    program.go().await_word("ended")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().await_word("empty")
+    assert place.truth() == {program.pid: CONTEXT}
+    values = program.go().end().values
+    assert values["got"] > 0 and values["refused"] > 0
+    # Room in pieces lets a pool grow by a step, which it gives back at once.
+    assert LIMIT - GROWTH < watcher.end().values["most"] <= LIMIT + 4 * 2 * GROWTH
+
+
+def test_room_in_pieces(place):
+    program = place.start("pool", "fragments", RATION_MEM=LIMIT).await_word("refused")
+    assert sum(place.truth().values()) <= LIMIT
+    program.go().end()
+
+
+FAULTS = ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolCreate",
+          "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolGetAttribute", "cuDeviceGetMemPool"]
+
+
+@pytest.mark.parametrize("call", FAULTS)
+def test_a_call_that_fails(place, call):
+    for nth, code in itertools.product((1, 2, 5), (OUT_OF_MEMORY, 999)):
+        place.region.unlink(missing_ok=True)
+        program = place.start("pool", "faults", RATION_MEM="512m", RATION_SIM_FAULT=f"{call}:{nth}={code}",
+                              RATION_LOG="error").await_word("look")
+        assert sum(place.truth().values()) <= place.charged()
+        assert program.go().end().err == ""

@@ -1,0 +1,245 @@
+#include "core/pool.h"
+
+#include "core/track.h"
+#include "member.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+static const char pool_a, pool_b;
+
+static void join(struct member *m, const char *spec)
+{
+	member_join(m, scratch_path("region"), spec, 0, 1);
+	track_init();
+	pool_init();
+}
+
+static void settle(const void *pool, uint64_t held_bytes, uint64_t reserved_bytes)
+{
+	CHECK_EQ(pool_settle(pool, pool_ask(), held_bytes, reserved_bytes), 0);
+}
+
+static void a_pool_is_charged_by_what_it_holds(void)
+{
+	struct member m;
+	struct dev dev;
+
+	join(&m, "1g");
+	CHECK(!pool_any());
+	CHECK(!pool_device(&pool_a, &dev));
+	CHECK((int)pool_reserve(&pool_a, 32) == -EDQUOT);
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_any());
+	CHECK(pool_device(&pool_a, &dev) && dev.v == 0);
+	CHECK_EQ(pool_reserve(&pool_a, 64), 0);
+	CHECK_EQ(quota_used(dev0), 64);
+	/* It grew by less, by nothing, by more; it shrank. */
+	settle(&pool_a, 32, 64);
+	CHECK_EQ(quota_used(dev0), 32);
+	CHECK_EQ(pool_reserve(&pool_a, 64), 0);
+	settle(&pool_a, 32, 64);
+	CHECK_EQ(quota_used(dev0), 32);
+	settle(&pool_a, 96, 0);
+	CHECK_EQ(quota_used(dev0), 96);
+	CHECK_EQ(pool_charged(&pool_a), 96);
+	CHECK_EQ(track_physical(dev0), 96);
+	settle(&pool_a, 0, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(track_physical(dev0), 0);
+	CHECK_EQ(pool_reserve(&pool_a, 64), 0);
+	pool_cancel(&pool_a, 64);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void growth_over_the_limit_is_refused(void)
+{
+	struct member m;
+
+	join(&m, "1m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK((int)pool_reserve(&pool_a, MIB_BYTES(1) + 1) == -EDQUOT);
+	CHECK_EQ(pool_reserve(&pool_a, MIB_BYTES(1)), 0);
+	/* It took more than that: what was reserved is charged, and the caller gives back. */
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(2), MIB_BYTES(1)) == -EDQUOT);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1));
+	settle(&pool_a, MIB_BYTES(1), 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(1));
+}
+
+/* One thread's figure may hold what another has grown by and not settled. */
+static void growth_of_another_thread_is_charged_once(void)
+{
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK_EQ(pool_reserve(&pool_a, 32), 0);
+	CHECK_EQ(pool_reserve(&pool_a, 64), 0);
+	settle(&pool_a, 96, 32);
+	CHECK_EQ(quota_used(dev0), 96);
+	settle(&pool_a, 96, 64);
+	CHECK_EQ(quota_used(dev0), 96);
+	settle(&pool_a, 0, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void an_older_figure_is_dropped(void)
+{
+	struct member m;
+	uint64_t old, new;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	old = pool_ask();
+	new = pool_ask();
+	CHECK_EQ(pool_settle(&pool_a, new, 64, 0), 0);
+	CHECK_EQ(pool_reserve(&pool_a, 32), 0);
+	CHECK_EQ(pool_settle(&pool_a, old, 32, 32), 0);
+	CHECK_EQ(quota_used(dev0), 64);
+}
+
+static void without_a_figure_the_reservation_stays(void)
+{
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK_EQ(pool_reserve(&pool_a, 32), 0);
+	pool_keep(&pool_a, 32);
+	CHECK_EQ(quota_used(dev0), 32);
+	CHECK_EQ(pool_charged(&pool_a), 32);
+	CHECK_EQ(track_physical(dev0), 32);
+	settle(&pool_a, 0, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void managed_pools_are_not_in_the_cards_figure(void)
+{
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_MANAGED));
+	settle(&pool_a, 64, 0);
+	CHECK_EQ(quota_used(dev0), 64);
+	CHECK_EQ(track_physical(dev0), 0);
+	settle(&pool_a, 32, 0);
+	CHECK_EQ(track_physical(dev0), 0);
+	pool_destroyed(&pool_a, true);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(track_physical(dev0), 0);
+}
+
+static void destroyed_pools_go_with_their_last_memory(void)
+{
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_enter(&pool_b, dev0, POOL_DEVICE));
+	settle(&pool_a, 64, 0);
+	settle(&pool_b, 32, 0);
+	pool_destroyed(&pool_a, false);
+	CHECK(pool_any());
+	CHECK_EQ(quota_used(dev0), 96);
+	CHECK_EQ(pool_charged(&pool_a), 0);
+	pool_release_orphans(dev0, 16);
+	CHECK_EQ(quota_used(dev0), 80);
+	CHECK_EQ(track_physical(dev0), 80);
+	/* Never more than they left. */
+	pool_release_orphans(dev0, 1000);
+	CHECK_EQ(quota_used(dev0), 32);
+	pool_destroyed(&pool_b, true);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK(!pool_any());
+	pool_destroyed(&pool_b, true);
+	/* What follows does nothing to one that is gone. */
+	settle(&pool_b, 64, 0);
+	pool_keep(&pool_b, 64);
+	pool_cancel(&pool_b, 64);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+static void pools_of_a_device_are_listed(void)
+{
+	const void *pools[4];
+	struct member m;
+
+	join(&m, "1g");
+	CHECK_EQ(pool_list(dev0, pools, 4), 0);
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_enter(&pool_b, (struct dev){ 1 }, POOL_DEVICE));
+	CHECK_EQ(pool_list(dev0, pools, 4), 1);
+	CHECK(pools[0] == &pool_a);
+	CHECK_EQ(pool_list(dev0, pools, 0), 0);
+}
+
+enum { THREADS = 4, ROUNDS = 2000, GROWTH = 1 << 20, LIMIT = 8 };
+
+/* A pool of a driver's: what it holds is what its threads took. */
+static _Atomic uint64_t held_units;
+static _Atomic bool has_passed;
+
+static void *grow_and_shrink(void *arg)
+{
+	int own = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		int rc;
+
+		if (own && i % 3 == 0) {
+			own--;
+			atomic_fetch_sub(&held_units, 1);
+			rc = pool_settle(&pool_a, pool_ask(), atomic_load(&held_units) * GROWTH, 0);
+			CHECK_EQ(rc, 0);
+			continue;
+		}
+		if (pool_reserve(&pool_a, GROWTH) < 0)
+			continue;
+		own++;
+		atomic_fetch_add(&held_units, 1);
+		rc = pool_settle(&pool_a, pool_ask(), atomic_load(&held_units) * GROWTH, GROWTH);
+		CHECK_EQ(rc, 0);
+		if (quota_used(dev0) > (uint64_t)LIMIT * GROWTH)
+			atomic_store(&has_passed, true);
+	}
+	atomic_fetch_sub(&held_units, (uint64_t)own);
+	return arg;
+}
+
+static void threads_share_a_pool(void)
+{
+	pthread_t threads[THREADS];
+	struct member m;
+
+	join(&m, "8m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, grow_and_shrink, NULL) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(!atomic_load(&has_passed));
+	CHECK_EQ(atomic_load(&held_units), 0);
+	settle(&pool_a, 0, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(track_physical(dev0), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(a_pool_is_charged_by_what_it_holds),
+		fresh_test(growth_over_the_limit_is_refused),
+		fresh_test(growth_of_another_thread_is_charged_once),
+		fresh_test(an_older_figure_is_dropped),
+		fresh_test(without_a_figure_the_reservation_stays),
+		fresh_test(managed_pools_are_not_in_the_cards_figure),
+		fresh_test(destroyed_pools_go_with_their_last_memory),
+		fresh_test(pools_of_a_device_are_listed),
+		fresh_test(threads_share_a_pool),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,18 +4,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cuda_call.h"
 #include "cuda_device.h"
 #include "cuda_heap.h"
 #include "cuda_object.h"
-
-#define FILE_PREFIX "sim-vmm:"
+#include "cuda_shared.h"
 
 static uint64_t last_id; /* the driver's lock */
 
@@ -106,37 +102,6 @@ static CUresult check_prop(const CUmemAllocationProp *prop, struct cuda_handle *
 	return place(&prop->location, h);
 }
 
-/* A file that another process can map: its name says whose memory it is. The soft file size limit
- * is the program's, for its own files, and steps aside for a moment. */
-static int make_file(const struct cuda_handle *h)
-{
-	const char *uuid = h->index == HEAP_HOST ? "host" : machine_device(h->index)->uuid;
-	struct rlimit limit, raised;
-	bool is_raised = false;
-	char name[128];
-	int fd;
-
-	(void)snprintf(name, sizeof(name), FILE_PREFIX "%s", uuid);
-	fd = cuda_heap_file_new(name);
-	if (fd < 0)
-		return -1;
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < h->size_bytes) {
-		raised = (struct rlimit){ limit.rlim_max, limit.rlim_max };
-		if (limit.rlim_max < h->size_bytes || setrlimit(RLIMIT_FSIZE, &raised) != 0) {
-			close(fd);
-			return -1;
-		}
-		is_raised = true;
-	}
-	if (ftruncate(fd, (off_t)h->size_bytes) != 0) {
-		close(fd);
-		fd = -1;
-	}
-	if (is_raised)
-		setrlimit(RLIMIT_FSIZE, &limit);
-	return fd;
-}
-
 static CUresult take_memory(struct cuda_handle *h)
 {
 	if (h->prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE)
@@ -145,7 +110,7 @@ static CUresult take_memory(struct cuda_handle *h)
 			       CUDA_ERROR_OUT_OF_MEMORY;
 	if (h->index != HEAP_HOST && machine_take(h->index, h->size_bytes) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	h->fd = make_file(h);
+	h->fd = cuda_shared_new(SHARED_HANDLE, h->index, h->size_bytes);
 	if (h->fd >= 0)
 		return CUDA_SUCCESS;
 	if (h->index != HEAP_HOST)
@@ -153,9 +118,8 @@ static CUresult take_memory(struct cuda_handle *h)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Makes a handle of a filled-in description. */
-static CUresult publish(const struct cuda_handle *description,
-			CUmemGenericAllocationHandle *out_handle)
+/* Makes an object of a filled-in description, with one reference. */
+static CUresult publish(const struct cuda_handle *description, struct cuda_handle **out_handle)
 {
 	struct cuda_handle *h = malloc(sizeof(*h));
 
@@ -164,19 +128,18 @@ static CUresult publish(const struct cuda_handle *description,
 	*h = *description;
 	h->id = ++last_id;
 	h->references = 1;
-	h->handles = 1;
 	if (cuda_object_add(OBJECT_HANDLE, h) != 0) {
 		free(h);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*out_handle = (CUmemGenericAllocationHandle)h;
+	*out_handle = h;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t bytes,
 		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	struct cuda_handle h = { .fd = -1, .size_bytes = bytes };
+	struct cuda_handle h = { .fd = -1, .size_bytes = bytes, .handles = 1 }, *made;
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemCreate);
 
 	if (res != CUDA_SUCCESS)
@@ -190,8 +153,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t bytes,
 	res = take_memory(&h);
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
-	res = publish(&h, out_handle);
-	if (res != CUDA_SUCCESS)
+	res = publish(&h, &made);
+	if (res == CUDA_SUCCESS)
+		*out_handle = (CUmemGenericAllocationHandle)made;
+	else
 		give_memory(&h);
 	return cuda_call_end(res);
 }
@@ -263,65 +228,41 @@ CUresult cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocatio
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
-/* What the file's name tells: the ordinal here of the device whose memory it is. */
-static CUresult read_file(int fd, struct cuda_handle *h)
+CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
 {
-	char path[64], name[256];
-	struct stat st;
-	char *uuid, *end;
-	ssize_t len;
+	struct cuda_handle h = { .is_imported = true };
+	CUresult res = cuda_shared_read(SHARED_HANDLE, fd, &h.dev, &h.size_bytes);
 
-	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	len = readlink(path, name, sizeof(name) - 1);
-	if (len < 0 || fstat(fd, &st) != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	name[len] = '\0';
-	uuid = strstr(name, FILE_PREFIX);
-	if (!uuid || !S_ISREG(st.st_mode) || st.st_size <= 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	uuid += strlen(FILE_PREFIX);
-	end = strchr(uuid, ' ');
-	if (end)
-		*end = '\0';
-	h->size_bytes = (uint64_t)st.st_size;
-	h->prop.location = (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST };
-	h->dev = -1;
-	h->index = HEAP_HOST;
-	if (strcmp(uuid, "host") == 0)
-		return CUDA_SUCCESS;
-	for (int i = 0; i < cuda_device_count(); i++) {
-		if (strcmp(cuda_device_get(i)->uuid, uuid) != 0)
-			continue;
-		h->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-		h->prop.location.id = i;
-		h->dev = i;
-		h->index = cuda_device_index(i);
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_INVALID_DEVICE;
+	if (res != CUDA_SUCCESS)
+		return res;
+	h.index = h.dev < 0 ? HEAP_HOST : cuda_device_index(h.dev);
+	h.prop.location.type = h.dev < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+	h.prop.location.id = h.dev < 0 ? 0 : h.dev;
+	h.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	h.prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (h.fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	res = publish(&h, out_handle);
+	if (res != CUDA_SUCCESS)
+		close(h.fd);
+	return res;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_handle, void *shareable,
 					CUmemAllocationHandleType type)
 {
-	struct cuda_handle h = { .fd = -1, .is_imported = true };
+	struct cuda_handle *h;
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemImportFromShareableHandle);
-	int fd = (int)(intptr_t)shareable;
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (!out_handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	res = read_file(fd, &h);
-	if (res != CUDA_SUCCESS)
-		return cuda_call_end(res);
-	h.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-	h.prop.requestedHandleTypes = type;
-	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	if (h.fd < 0)
-		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
-	res = publish(&h, out_handle);
-	if (res != CUDA_SUCCESS)
-		close(h.fd);
+	res = cuda_handle_import((int)(intptr_t)shareable, &h);
+	if (res == CUDA_SUCCESS) {
+		h->handles = 1;
+		*out_handle = (CUmemGenericAllocationHandle)h;
+	}
 	return cuda_call_end(res);
 }

@@ -26,6 +26,9 @@ struct cuda_handle {
 /* The memory behind a handle the program holds; NULL when there is none. */
 struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle);
 
+/* The memory behind a shared file, with a reference and no handle. */
+CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle);
+
 /* Shows its bytes at `target`, replacing what is mapped there. 0 or -errno. */
 int cuda_handle_map(const struct cuda_handle *handle, uint64_t target);
 

@@ -6,6 +6,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "cuda_external.h"
 #include "cuda_graph_memory.h"
 #include "cuda_heap.h"
 #include "cuda_host.h"
@@ -98,8 +99,11 @@ void cuda_memory_delete(struct cuda_range *range)
 	case RANGE_IPC:
 		cuda_ipc_release(range);
 		break;
+	case RANGE_EXTERNAL:
+		cuda_external_release(range);
+		break;
 	case RANGE_POOL:
-		cuda_heap_give(range->index, range->start, range->taken_bytes);
+		cuda_pool_release(range);
 		break;
 	case RANGE_REGISTERED:
 	case RANGE_MAPPED:
@@ -210,7 +214,8 @@ static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 		if (range && range->kind == RANGE_GRAPH)
 			return cuda_graph_memory_free(address, ctx);
 		if (!range || range->start != address ||
-		    (range->kind != RANGE_LINEAR && range->kind != RANGE_MANAGED))
+		    (range->kind != RANGE_LINEAR && range->kind != RANGE_MANAGED &&
+		     range->kind != RANGE_EXTERNAL))
 			return CUDA_ERROR_INVALID_VALUE;
 		if (pass)
 			break;

@@ -21,6 +21,8 @@ enum object_kind {
 	OBJECT_GRAPH_EXEC,
 	OBJECT_ARRAY,
 	OBJECT_MIPMAP,
+	OBJECT_EXTERNAL,
+	OBJECT_GREEN,
 };
 
 /* Adds a new object. 0 or -ENOMEM. */

@@ -125,6 +125,8 @@ static uint64_t handle_types(const struct cuda_range *range)
 {
 	if (range->kind == RANGE_MAPPED)
 		return (uint64_t)range->handle->prop.requestedHandleTypes;
+	if (range->kind == RANGE_POOL && cuda_pool_file(range->pool) >= 0)
+		return CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	return 0;
 }
 

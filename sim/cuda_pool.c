@@ -1,13 +1,17 @@
 #include "cuda_pool.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cuda_device.h"
 #include "cuda_extent.h"
 #include "cuda_heap.h"
 #include "cuda_memory.h"
 #include "cuda_object.h"
+#include "cuda_shared.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
@@ -23,8 +27,11 @@ struct cuda_pool_piece {
 };
 
 struct CUmemPoolHandle_st {
-	CUdevice dev; /* constant */
+	CUdevice dev;     /* constant */
+	int fd;           /* constant: the file its memory lies in; -1: none */
+	bool is_imported; /* constant: of another process, which counts it */
 	bool is_default, is_ending;
+	uint64_t file_bytes;
 	struct cuda_pool_stats stats;
 	struct cuda_extents free;
 	struct cuda_pool_piece *pending;
@@ -66,17 +73,28 @@ void cuda_pool_set_access(struct CUmemPoolHandle_st *pool, CUdevice dev, bool al
 	cuda_range_unlock();
 }
 
-struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes)
+bool cuda_pool_is_imported(const struct CUmemPoolHandle_st *pool)
+{
+	return pool->is_imported;
+}
+
+int cuda_pool_file(const struct CUmemPoolHandle_st *pool)
+{
+	return pool->fd;
+}
+
+struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes, int fd)
 {
 	struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
 
-	if (!pool)
-		return NULL;
-	if (cuda_object_add(OBJECT_POOL, pool) != 0) {
+	if (!pool || cuda_object_add(OBJECT_POOL, pool) != 0) {
+		if (fd >= 0)
+			close(fd);
 		free(pool);
 		return NULL;
 	}
 	pool->dev = dev;
+	pool->fd = fd;
 	pool->stats.max_bytes = max_bytes;
 	for (int i = 0; i < 3; i++)
 		pool->stats.reuse[i] = 1;
@@ -85,10 +103,19 @@ struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes)
 	return pool;
 }
 
+struct CUmemPoolHandle_st *cuda_pool_new_imported(CUdevice dev, int fd)
+{
+	struct CUmemPoolHandle_st *pool = cuda_pool_new(dev, 0, fd);
+
+	if (pool)
+		pool->is_imported = true;
+	return pool;
+}
+
 struct CUmemPoolHandle_st *cuda_pool_default(CUdevice dev)
 {
 	if (!pools.initial[dev]) {
-		pools.initial[dev] = cuda_pool_new(dev, 0);
+		pools.initial[dev] = cuda_pool_new(dev, 0, -1);
 		if (pools.initial[dev])
 			pools.initial[dev]->is_default = true;
 	}
@@ -156,6 +183,30 @@ static uint64_t taken_bytes(uint64_t bytes)
 	return (bytes + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
 }
 
+/* Makes an allocation with a place and a size one of the pool's. */
+static int enter_allocation(struct CUmemPoolHandle_st *pool, struct cuda_range *a)
+{
+	a->kind = RANGE_POOL;
+	a->dev = pool->dev;
+	a->pool = pool;
+	a->buffer_id = ((uint64_t)1 << 32) + ++pools.last_id;
+	if (add_allocation(pool, a) != 0)
+		return -1;
+	pool->stats.used_bytes += taken_bytes(a->size_bytes);
+	if (pool->stats.used_high_bytes < pool->stats.used_bytes)
+		pool->stats.used_high_bytes = pool->stats.used_bytes;
+	return 0;
+}
+
+/* Memory of an allocation that is over. What was imported goes alone. */
+static void give_back(struct CUmemPoolHandle_st *pool, uint64_t start, uint64_t bytes)
+{
+	if (pool->is_imported)
+		cuda_memory_delete(cuda_range_find(start));
+	else
+		cuda_extent_add(&pool->free, start, bytes);
+}
+
 /* Takes an allocation out of the pool's table; its memory is the caller's. */
 static void drop_allocation(struct CUmemPoolHandle_st *pool, struct cuda_range *a)
 {
@@ -201,6 +252,47 @@ void cuda_pool_trim_all(void)
 			cuda_pool_trim(p, p->stats.threshold_bytes);
 }
 
+/* Memory of the pool's own file, at addresses of its own. */
+static int take_file(struct CUmemPoolHandle_st *pool, struct cuda_range *region)
+{
+	uint64_t map, map_bytes, end = pool->file_bytes + region->size_bytes;
+
+	if (machine_take(region->index, region->size_bytes) != 0)
+		return -1;
+	if (cuda_shared_grow(pool->fd, end) == 0 &&
+	    cuda_shared_map(pool->fd, pool->file_bytes, region->size_bytes, &region->start, &map,
+			    &map_bytes) == 0) {
+		region->file_offset = pool->file_bytes;
+		pool->file_bytes = end;
+		return 0;
+	}
+	machine_give(region->index, region->size_bytes);
+	return -1;
+}
+
+static int take_region(struct CUmemPoolHandle_st *pool, struct cuda_range *region)
+{
+	if (pool->fd >= 0)
+		return take_file(pool, region);
+	return cuda_heap_take(region->index, region->size_bytes, &region->start);
+}
+
+void cuda_pool_release(struct cuda_range *region)
+{
+	const struct CUmemPoolHandle_st *pool = region->pool;
+
+	if (pool->fd < 0) {
+		cuda_heap_give(region->index, region->start, region->size_bytes);
+		return;
+	}
+	munmap((void *)region->start, region->size_bytes);
+	if (pool->is_imported)
+		return;
+	(void)fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			(off_t)region->file_offset, (off_t)region->size_bytes);
+	machine_give(region->index, region->size_bytes);
+}
+
 static int grow(struct CUmemPoolHandle_st *pool, uint64_t bytes)
 {
 	uint64_t size = (bytes + GROWTH_BYTES - 1) / GROWTH_BYTES * GROWTH_BYTES;
@@ -217,9 +309,8 @@ static int grow(struct CUmemPoolHandle_st *pool, uint64_t bytes)
 				       .kind = RANGE_POOL,
 				       .dev = pool->dev,
 				       .index = cuda_device_index(pool->dev),
-				       .taken_bytes = size,
 				       .pool = pool };
-	if (cuda_heap_take(region->index, size, &region->start) != 0)
+	if (take_region(pool, region) != 0)
 		goto out_free;
 	if (cuda_range_insert(region) != 0)
 		goto out_give;
@@ -233,7 +324,7 @@ static int grow(struct CUmemPoolHandle_st *pool, uint64_t bytes)
 	return 0;
 
 out_give:
-	cuda_heap_give(region->index, region->start, size);
+	cuda_pool_release(region);
 out_free:
 	free(region);
 	return -1;
@@ -270,6 +361,8 @@ CUresult cuda_pool_alloc(struct CUmemPoolHandle_st *pool, uint64_t bytes,
 	uint64_t taken = taken_bytes(bytes);
 	struct cuda_range *a;
 
+	if (pool->is_imported)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (taken < bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	a = calloc(1, sizeof(*a));
@@ -283,20 +376,41 @@ CUresult cuda_pool_alloc(struct CUmemPoolHandle_st *pool, uint64_t bytes,
 		}
 	}
 	a->size_bytes = bytes;
-	a->kind = RANGE_POOL;
-	a->dev = pool->dev;
-	a->pool = pool;
-	a->buffer_id = ((uint64_t)1 << 32) + ++pools.last_id;
-	if (add_allocation(pool, a) != 0) {
+	if (enter_allocation(pool, a) != 0) {
 		cuda_extent_add(&pool->free, a->start, taken);
 		free(a);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	pool->stats.used_bytes += taken;
-	if (pool->stats.used_high_bytes < pool->stats.used_bytes)
-		pool->stats.used_high_bytes = pool->stats.used_bytes;
 	*out_address = a->start;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuda_pool_adopt(struct CUmemPoolHandle_st *pool, uint64_t offset, uint64_t bytes,
+			 uint64_t *out_address)
+{
+	struct cuda_range *region = calloc(1, sizeof(*region)), *a = calloc(1, sizeof(*a));
+
+	if (!region || !a ||
+	    cuda_shared_map(pool->fd, offset, bytes, &a->start, &region->start,
+			    &region->size_bytes) != 0)
+		goto out_free;
+	region->kind = RANGE_POOL;
+	region->dev = pool->dev;
+	region->pool = pool;
+	if (cuda_range_insert(region) != 0)
+		goto out_release;
+	a->size_bytes = bytes;
+	if (enter_allocation(pool, a) == 0) {
+		*out_address = a->start;
+		return CUDA_SUCCESS;
+	}
+	cuda_range_remove(region);
+out_release:
+	cuda_pool_release(region);
+out_free:
+	free(region);
+	free(a);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void delete_pool(struct CUmemPoolHandle_st *pool)
@@ -309,6 +423,8 @@ static void delete_pool(struct CUmemPoolHandle_st *pool)
 	*link = pool->next;
 	cuda_extent_fini(&pool->free);
 	free(pool->allocation);
+	if (pool->fd >= 0)
+		close(pool->fd);
 	free(pool);
 }
 
@@ -337,7 +453,7 @@ CUresult cuda_pool_free(struct CUmemPoolHandle_st *pool, uint64_t address)
 
 	if (!a || a->start != address)
 		return CUDA_ERROR_INVALID_VALUE;
-	cuda_extent_add(&pool->free, a->start, taken_bytes(a->size_bytes));
+	give_back(pool, a->start, taken_bytes(a->size_bytes));
 	drop_allocation(pool, a);
 	delete_if_over(pool);
 	return CUDA_SUCCESS;
@@ -353,7 +469,7 @@ static void release_piece(struct cuda_work *work)
 		link = &(*link)->next;
 	*link = piece->next;
 	if (piece->bytes)
-		cuda_extent_add(&pool->free, piece->start, piece->bytes);
+		give_back(pool, piece->start, piece->bytes);
 	free(piece);
 	delete_if_over(pool);
 }
@@ -393,7 +509,7 @@ void cuda_pool_empty_device(CUdevice dev)
 		while (p->count) {
 			struct cuda_range *a = p->allocation[p->count - 1];
 
-			cuda_extent_add(&p->free, a->start, taken_bytes(a->size_bytes));
+			give_back(p, a->start, taken_bytes(a->size_bytes));
 			drop_allocation(p, a);
 		}
 		cuda_pool_trim(p, 0);

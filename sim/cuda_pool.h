@@ -29,8 +29,23 @@ struct CUmemPoolHandle_st *cuda_pool_default(CUdevice dev);
 /* Makes a pool the current one of its device. */
 void cuda_pool_set_current(CUdevice dev, struct CUmemPoolHandle_st *pool);
 
-/* A new pool. NULL when host memory is out. */
-struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes);
+/* A new pool. With `fd` >= 0 its memory lies in that file, which is the pool's from then on, also on
+ * failure. NULL when host memory is out. */
+struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes, int fd);
+
+/* The same for the file of another process's pool: it gives no memory out. */
+struct CUmemPoolHandle_st *cuda_pool_new_imported(CUdevice dev, int fd);
+bool cuda_pool_is_imported(const struct CUmemPoolHandle_st *pool);
+
+/* The pool's file; -1 when it has none. */
+int cuda_pool_file(const struct CUmemPoolHandle_st *pool);
+
+/* An allocation of an imported pool: `bytes` from `offset` on in its file. */
+CUresult cuda_pool_adopt(struct CUmemPoolHandle_st *pool, uint64_t offset, uint64_t bytes,
+			 uint64_t *out_address);
+
+/* Gives the memory of a region back; it is out of the map already. */
+void cuda_pool_release(struct cuda_range *region);
 
 /* Ends a pool, now or when its last allocation is freed. CUDA_ERROR_INVALID_VALUE for a default. */
 CUresult cuda_pool_end(struct CUmemPoolHandle_st *pool);

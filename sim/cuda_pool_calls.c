@@ -4,6 +4,7 @@
 #include "cuda_graph_memory.h"
 #include "cuda_object.h"
 #include "cuda_pool.h"
+#include "cuda_shared.h"
 #include "cuda_stream.h"
 
 /* With no pool given, the current one of the stream's device. */
@@ -111,17 +112,25 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 CUresult cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *props)
 {
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemPoolCreate);
+	bool is_shared;
+	int fd = -1;
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (!out_pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	is_shared = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-	    props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+	    (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE && !is_shared))
 		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
 	if (!cuda_device_is_valid(props->location.id))
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
-	*out_pool = cuda_pool_new(props->location.id, props->maxSize);
+	if (is_shared) {
+		fd = cuda_shared_new(SHARED_POOL, cuda_device_index(props->location.id), 0);
+		if (fd < 0)
+			return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	*out_pool = cuda_pool_new(props->location.id, props->maxSize, fd);
 	return cuda_call_end(*out_pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -315,7 +324,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 		return res;
 	if (!cuda_device_is_valid(dev))
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
-	if (cuda_pool_device(pool) != dev)
+	if (cuda_pool_device(pool) != dev || cuda_pool_is_imported(pool))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_pool_set_current(dev, pool);
 	return cuda_call_end(CUDA_SUCCESS);
@@ -362,7 +371,8 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 	res = begin(CUDA_ID_cuMemSetMemPool, pool);
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!cuda_device_is_valid(location->id) || cuda_pool_device(pool) != location->id)
+	if (!cuda_device_is_valid(location->id) || cuda_pool_device(pool) != location->id ||
+	    cuda_pool_is_imported(pool))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_pool_set_current(location->id, pool);
 	return cuda_call_end(CUDA_SUCCESS);

@@ -23,6 +23,7 @@ enum range_kind {
 	RANGE_POOL,       /* what a pool holds; its allocations are the pool's own */
 	RANGE_IPC,        /* another process's linear memory */
 	RANGE_ARRAY,      /* an array's, which has no address for programs */
+	RANGE_EXTERNAL,   /* a buffer in imported memory */
 	RANGE_GRAPH,      /* a graph's allocation, whether there is memory behind it or not */
 };
 
@@ -41,7 +42,9 @@ struct cuda_range {
 	uint64_t buffer_id;
 	struct cuda_block *block;   /* RANGE_LINEAR: the shared block it lies or ends in, or NULL */
 	uint64_t taken_bytes;       /* size of it in the heap, 0 inside a block */
-	struct cuda_handle *handle; /* RANGE_MAPPED */
+	struct cuda_handle *handle; /* RANGE_MAPPED, RANGE_EXTERNAL */
+	uint64_t map_start;         /* RANGE_EXTERNAL: the pages it lies in, taken_bytes long */
+	uint64_t file_offset;       /* RANGE_POOL of a pool with a file: where it is there */
 	struct CUmemPoolHandle_st *pool; /* RANGE_POOL */
 	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */

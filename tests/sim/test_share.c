@@ -1,53 +1,8 @@
 /* Several processes: one card, memory shared by descriptor and by legacy handle, deaths. */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
 
-#include "check.h"
-
-static void send_fd(int socket, int fd)
-{
-	char byte = 0, control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec io = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &io,
-				  .msg_iovlen = 1,
-				  .msg_control = control,
-				  .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	TRUE(sendmsg(socket, &message, 0) == 1);
-}
-
-static int receive_fd(int socket)
-{
-	char byte, control[CMSG_SPACE(sizeof(int))];
-	struct iovec io = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &io,
-				  .msg_iovlen = 1,
-				  .msg_control = control,
-				  .msg_controllen = sizeof(control) };
-	int fd = -1;
-
-	TRUE(recvmsg(socket, &message, 0) == 1);
-	if (CMSG_FIRSTHDR(&message))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-	return fd;
-}
-
-/* Initialises a driver without removing the machine that another process uses. */
-static void start(void)
-{
-	CUcontext ctx;
-
-	OK(cuInit(0));
-	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
-	OK(cuCtxSetCurrent(ctx));
-}
+#include "share.h"
 
 static void map(CUmemGenericAllocationHandle handle, CUdeviceptr *out_address)
 {
@@ -68,17 +23,17 @@ static unsigned word_at(CUdeviceptr address)
 }
 
 /* The other side: sees the bytes, and what it writes is seen. */
-static int importer(void *arg)
+static int importer(int socket)
 {
-	int socket = *(int *)arg, fd;
+	int fd;
 	CUmemGenericAllocationHandle handle;
 	CUmemAllocationProp prop;
 	CUdeviceptr address, linear, again;
 	CUipcMemHandle ipc;
 	uint64_t before;
 
-	start();
-	fd = receive_fd(socket);
+	share_start();
+	fd = share_receive_fd(socket);
 	before = check_free_bytes();
 	EXPECT(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)socket,
 					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
@@ -141,7 +96,7 @@ static void exporter(int socket)
 	       CUDA_ERROR_INVALID_VALUE);
 	OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	send_fd(socket, fd);
+	share_send_fd(socket, fd);
 	close(fd);
 	OK(cuIpcGetMemHandle(&ipc, linear));
 	EXPECT(cuIpcOpenMemHandle_v2(&linear, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
@@ -152,31 +107,12 @@ static void exporter(int socket)
 	TRUE(word_at(linear + 4) == 52);
 }
 
-static void shared_memory(void)
-{
-	int pair[2], status = -1;
-	pid_t pid;
-
-	TRUE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-	pid = fork();
-	if (pid == 0) {
-		close(pair[0]);
-		_exit(importer(&pair[1]));
-	}
-	close(pair[1]);
-	start();
-	exporter(pair[0]);
-	close(pair[0]);
-	waitpid(pid, &status, 0);
-	TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* Holds memory until it is killed. */
 static void hold(int ready)
 {
 	CUdeviceptr address;
 
-	start();
+	share_start();
 	OK(cuMemAlloc_v2(&address, 256 * MIB));
 	TRUE(write(ready, "x", 1) == 1);
 	pause();
@@ -199,7 +135,7 @@ static int survivor(void *arg)
 		_exit(1);
 	}
 	TRUE(read(pipe_fd[0], &byte, 1) == 1);
-	start();
+	share_start();
 	shared = check_free_bytes();
 	TRUE(shared <= (1024 - 256 - 2 * 64) * MIB);
 	EXPECT(cuMemAlloc_v2(&address, shared + 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
@@ -215,6 +151,6 @@ int main(void)
 {
 	check_machine("count=1,mem=1g,context=64m");
 	TRUE(check_child(survivor, NULL));
-	shared_memory();
+	share_run(importer, exporter);
 	return check_end();
 }

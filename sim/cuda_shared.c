@@ -1,0 +1,96 @@
+#include "cuda_shared.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cuda_device.h"
+#include "cuda_heap.h"
+
+static const char *const prefixes[] = { [SHARED_HANDLE] = "sim-vmm:", [SHARED_POOL] = "sim-pool:" };
+
+/* The soft file size limit is the program's, for its own files, and steps aside for a moment. */
+int cuda_shared_grow(int fd, uint64_t bytes)
+{
+	struct rlimit limit, raised;
+	bool is_raised = false;
+	int err;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+		raised = (struct rlimit){ limit.rlim_max, limit.rlim_max };
+		if (limit.rlim_max < bytes || setrlimit(RLIMIT_FSIZE, &raised) != 0)
+			return -1;
+		is_raised = true;
+	}
+	err = ftruncate(fd, (off_t)bytes);
+	if (is_raised)
+		setrlimit(RLIMIT_FSIZE, &limit);
+	return err;
+}
+
+int cuda_shared_new(enum shared_kind kind, int index, uint64_t bytes)
+{
+	const char *uuid = index == HEAP_HOST ? "host" : machine_device(index)->uuid;
+	char name[128];
+	int fd;
+
+	(void)snprintf(name, sizeof(name), "%s%s", prefixes[kind], uuid);
+	fd = cuda_heap_file_new(name);
+	if (fd >= 0 && cuda_shared_grow(fd, bytes) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+CUresult cuda_shared_read(enum shared_kind kind, int fd, CUdevice *out_dev, uint64_t *out_bytes)
+{
+	char path[64], name[256];
+	struct stat st;
+	char *uuid;
+	ssize_t len;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	len = readlink(path, name, sizeof(name) - 1);
+	if (len < 0 || fstat(fd, &st) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	name[len] = '\0';
+	uuid = strstr(name, prefixes[kind]);
+	if (!uuid || !S_ISREG(st.st_mode))
+		return CUDA_ERROR_INVALID_VALUE;
+	uuid += strlen(prefixes[kind]);
+	uuid[strcspn(uuid, " ")] = '\0';
+	*out_bytes = (uint64_t)st.st_size;
+	*out_dev = -1;
+	if (strcmp(uuid, "host") == 0)
+		return CUDA_SUCCESS;
+	for (int i = 0; i < cuda_device_count(); i++) {
+		if (strcmp(cuda_device_get(i)->uuid, uuid) != 0)
+			continue;
+		*out_dev = i;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
+int cuda_shared_map(int fd, uint64_t offset, uint64_t bytes, uint64_t *out_address,
+		    uint64_t *out_map, uint64_t *out_map_bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t first = offset / page * page;
+	uint64_t map_bytes = (offset - first + bytes + page - 1) / page * page;
+	void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+			 (off_t)first);
+
+	if (map == MAP_FAILED)
+		return -1;
+	madvise(map, map_bytes, MADV_DONTFORK);
+	*out_address = (uint64_t)map + offset - first;
+	*out_map = (uint64_t)map;
+	*out_map_bytes = map_bytes;
+	return 0;
+}

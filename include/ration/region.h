@@ -112,13 +112,13 @@ struct hami_region {
 	unsigned char sem[32]; /* a process-shared sem_t of HAMi-core's; ours to initialise only */
 	uint64_t device_num;
 	char uuids[HAMI_DEVICES][HAMI_UUID_BYTES];
-	uint64_t limit_bytes[HAMI_DEVICES]; /* 0 = none; may be changed while in use */
+	uint64_t limit_bytes[HAMI_DEVICES];  /* 0 = none; may be changed while in use */
 	uint64_t sm_limit_pct[HAMI_DEVICES]; /* 0 or >= 100 = none */
 	struct hami_slot procs[HAMI_SLOTS];
-	int32_t proc_num; /* slots 0 .. proc_num-1 may be in use */
+	int32_t proc_num;           /* slots 0 .. proc_num-1 may be in use */
 	int32_t utilization_switch; /* the monitor's: 1 = hold the SM limit */
-	int32_t recent_kernel; /* the monitor's and ours: < 0 = hold every launch */
-	int32_t priority; /* 0 high, 1 low */
+	int32_t recent_kernel;      /* the monitor's and ours: < 0 = hold every launch */
+	int32_t priority;           /* 0 high, 1 low */
 	int64_t last_kernel_time_s;
 	unsigned char sem_postinit[32];
 };
@@ -139,14 +139,15 @@ struct ration_account {
  * place, after[~seq & 1] if not.
  */
 struct ration_entry {
-	uint64_t seq; /* the operation begun last; holder of the slot's byte */
+	uint64_t seq;  /* the operation begun last; holder of the slot's byte */
 	uint64_t done; /* raised by whoever replaces account.last: evidence; atomic, any process */
 	uint64_t after_bytes[2]; /* holder of the slot's byte */
 };
 
 struct ration_slot {
-	_Alignas(64) uint64_t start_ticks; /* of the process, /proc/PID/stat field 22; information */
-	uint32_t pid; /* information: liveness is the byte lock */
+	_Alignas(64) uint64_t
+		start_ticks; /* of the process, /proc/PID/stat field 22; information */
+	uint32_t pid;        /* information: liveness is the byte lock */
 	uint32_t reserved0;
 	char comm[16];
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
@@ -159,9 +160,9 @@ struct ration_slot {
 
 struct ration_device {
 	char uuid[RATION_UUID_BYTES]; /* constant once count covers it */
-	uint64_t physical_bytes; /* total of the card; 0 = not known yet */
-	uint64_t context_bytes; /* what one context was last seen to cost; 0 = not known */
-	uint64_t limit_bytes; /* devices 16 up only: below, hami.limit_bytes is the one truth */
+	uint64_t physical_bytes;      /* total of the card; 0 = not known yet */
+	uint64_t context_bytes;       /* what one context was last seen to cost; 0 = not known */
+	uint64_t limit_bytes;  /* devices 16 up only: below, hami.limit_bytes is the one truth */
 	uint64_t sm_limit_pct; /* likewise */
 	uint64_t reserved[6];
 };
@@ -174,12 +175,12 @@ struct ration_region {
 	uint32_t slots_max;
 	uint32_t device_count;
 	uint32_t reserved0;
-	uint64_t created_s; /* CLOCK_REALTIME */
-	uint64_t generation; /* raised each time the file is initialised anew */
-	char name[RATION_NAME_BYTES]; /* of the tenant */
+	uint64_t created_s;               /* CLOCK_REALTIME */
+	uint64_t generation;              /* raised each time the file is initialised anew */
+	char name[RATION_NAME_BYTES];     /* of the tenant */
 	char mem_spec[RATION_SPEC_BYTES]; /* the memory limits as configured: see base/limits.h */
 	char mem_source[RATION_SOURCE_BYTES]; /* where mem_spec came from */
-	uint32_t flags; /* RATION_FLAG_* */
+	uint32_t flags;                       /* RATION_FLAG_* */
 	uint32_t spec_change; /* odd while mem_spec and the limits are changed; else raised by 2 */
 	uint64_t reserved[33];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */

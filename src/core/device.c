@@ -34,8 +34,8 @@ void device_enter(struct region *region, const struct device_info *listed, int l
 		bool is_own = is_among(listed[i].uuid, own, own_count);
 		bool is_known = region_find_device(region->own, listed[i].uuid) >= 0;
 
-		if (is_known || (!is_own && region_device_count(region->own) + missing >=
-						    RATION_DEVICES))
+		if (is_known ||
+		    (!is_own && region_device_count(region->own) + missing >= RATION_DEVICES))
 			continue;
 		missing -= is_own;
 		region_add_device(region, listed[i].uuid, listed[i].physical_bytes);

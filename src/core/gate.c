@@ -18,9 +18,9 @@ struct gate_state {
 	/* Orders who has a cell and whether it is open; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	_Atomic uint32_t is_closed; /* written under mutex; a futex */
-	_Atomic uint32_t used; /* cells 0..used-1 were ever taken; written under mutex */
-	_Atomic uint32_t guests; /* threads inside without a cell; atomic */
-	bool is_set_up; /* mutex */
+	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
+	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
+	bool is_set_up;             /* mutex */
 	bool needs_fence; /* mutex: the kernel has no membarrier for us, so no cell opens */
 	struct gate_cell cells[GATE_CELLS];
 };

@@ -21,8 +21,8 @@
 
 struct gate_cell {
 	_Alignas(64) _Atomic uint32_t in; /* its thread: 1 between enter and leave */
-	_Atomic uint32_t open; /* any thread, under the gate's mutex */
-	_Atomic uint32_t tid; /* of its thread, 0 = free; under the mutex */
+	_Atomic uint32_t open;            /* any thread, under the gate's mutex */
+	_Atomic uint32_t tid;             /* of its thread, 0 = free; under the mutex */
 };
 
 /* The calling thread's cell. Starts at a cell that never opens. */

@@ -34,7 +34,8 @@ struct quota_state {
 	_Atomic uint64_t spec_bytes[RATION_DEVICES];
 	_Atomic uint32_t spec_change;
 	/* Who has it reads the text again; others go on with what was read before. */
-	_Atomic bool is_reading_spec; /* one thread does; the others take what was read last; atomic */
+	_Atomic bool
+		is_reading_spec; /* one thread does; the others take what was read last; atomic */
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;

@@ -9,7 +9,7 @@
 struct block {
 	RB_ENTRY(block) entry;
 	uint64_t number; /* address / TRACK_BLOCK_BYTES */
-	uint64_t refs; /* allocations that begin or end in it */
+	uint64_t refs;   /* allocations that begin or end in it */
 };
 
 enum { FIRST, LAST, ENDS };

@@ -29,7 +29,7 @@ struct track {
 	struct dev dev;
 	const void *ctx; /* the context that frees it with itself; NULL = none */
 	bool is_managed; /* no blocks, and not in the driver's figure for the process */
-	bool is_object; /* no blocks: an array or the like, by its handle; `bytes` are charged */
+	bool is_object;  /* no blocks: an array or the like, by its handle; `bytes` are charged */
 };
 
 /* Starts: fork children begin with nothing. */
@@ -44,7 +44,8 @@ void track_discard(struct track_node *node);
 /* What entering an allocation found. */
 struct track_entered {
 	uint64_t new_bytes; /* newly held with it: its blocks that were not there yet */
-	uint64_t stale_bytes; /* no longer held: an allocation stood at this address, freed unseen */
+	uint64_t
+		stale_bytes; /* no longer held: an allocation stood at this address, freed unseen */
 };
 
 /*

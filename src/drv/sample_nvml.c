@@ -16,7 +16,7 @@ enum sample_pids { PIDS_UNKNOWN, PIDS_ABSENT, PIDS_OURS, PIDS_FOREIGN };
 
 struct sample_state {
 	_Atomic int is_ready; /* 1 initialised, -1 not to be had; atomic */
-	_Atomic int pids; /* enum sample_pids; atomic */
+	_Atomic int pids;     /* enum sample_pids; atomic */
 };
 PROCESS_STATE(sample_state, state);
 

@@ -151,7 +151,8 @@ SYMBOL_EARLY static void find_all(void)
 	if (__atomic_load_n(&found.dlsym, __ATOMIC_ACQUIRE))
 		return;
 	if (&_r_debug) {
-		for (struct link_map *l = _r_debug.r_map; l && !(w.dlsym && w.dlopen); l = l->l_next) {
+		for (struct link_map *l = _r_debug.r_map; l && !(w.dlsym && w.dlopen);
+		     l = l->l_next) {
 			struct object o;
 
 			read_dynamic(l->l_addr, l->l_ld, &o);

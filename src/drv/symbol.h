@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* For the functions on the way of a dlsym call: they run before a sanitizer is ready. */
-#define SYMBOL_EARLY __attribute__((no_sanitize("address", "undefined", "thread"), no_stack_protector))
+#define SYMBOL_EARLY \
+	__attribute__((no_sanitize("address", "undefined", "thread"), no_stack_protector))
 
 typedef void *symbol_dlsym(void *handle, const char *name);
 typedef void *symbol_dlopen(const char *name, int flags);

@@ -121,7 +121,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
+	res = real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
+				      element_bytes);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
@@ -144,7 +145,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 	res = real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0);
+	return finish(&c, res, *out_addr,
+		      res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0);
 }
 
 /* What is not ours goes to the driver, and its answer back: never is a free refused here. */

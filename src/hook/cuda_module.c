@@ -22,14 +22,14 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
  * Defines hook_<sym>(params): a load into *out, finished by `finish`, that calls the driver with
  * args.
  */
-#define LOAD(sym, finish, out, params, args)          \
-	CUresult hook_##sym params                    \
-	{                                             \
-		struct overhead o;                    \
-                                                      \
-		if (!ENTER_HAS(sym))                  \
-			return enter_missing();       \
-		overhead_begin(&o);                   \
+#define LOAD(sym, finish, out, params, args)           \
+	CUresult hook_##sym params                     \
+	{                                              \
+		struct overhead o;                     \
+                                                       \
+		if (!ENTER_HAS(sym))                   \
+			return enter_missing();        \
+		overhead_begin(&o);                    \
 		return finish(&o, real.sym args, out); \
 	}
 

@@ -15,9 +15,9 @@
 CUresult enter_missing(void);
 
 enum enter {
-	ENTER_CHARGE, /* *out_dev is charged */
+	ENTER_CHARGE,  /* *out_dev is charged */
 	ENTER_FORWARD, /* to the driver as it came: switched off, or it will refuse it itself */
-	ENTER_REFUSE, /* the limits cannot be held: enter_refusal() is the answer */
+	ENTER_REFUSE,  /* the limits cannot be held: enter_refusal() is the answer */
 };
 
 /* For an allocation in the calling thread's context, *out_ctx. */

@@ -9,10 +9,10 @@
 
 enum init_state {
 	INIT_NEW = 0, /* also: a fork child that has not called yet */
-	INIT_VIEW, /* the region is mapped, for a program that only looks (NVML) */
-	INIT_MEMBER, /* it has a slot: allocations are charged */
-	INIT_PASS, /* switched off: every call goes to the driver as it came */
-	INIT_FAILED, /* the limits cannot be held: nothing is given */
+	INIT_VIEW,    /* the region is mapped, for a program that only looks (NVML) */
+	INIT_MEMBER,  /* it has a slot: allocations are charged */
+	INIT_PASS,    /* switched off: every call goes to the driver as it came */
+	INIT_FAILED,  /* the limits cannot be held: nothing is given */
 };
 
 /*

@@ -9,8 +9,7 @@
  * Each HOOK row declares hook_<symbol> with the driver's signature and exports it under the
  * driver's name; everything else in the library stays hidden.
  */
-#define HOOK(sym) \
-	__typeof__(sym) hook_##sym __asm__(#sym) __attribute__((visibility("default")));
+#define HOOK(sym) __typeof__(sym) hook_##sym __asm__(#sym) __attribute__((visibility("default")));
 #define USE(sym)
 #include "abi/cuda.def"
 #include "abi/nvml.def"

@@ -6,6 +6,7 @@
  *   BUSY_GRAPHICS=PID,..  those that the graphics lists show; the MPS lists show all
  *   BUSY_ROW=BYTES        length of a row of nvmlDeviceGet*RunningProcesses_v3
  *   BUSY_HOST=NUMBER      added to every pid, as a driver does that names processes as the host does
+ *   BUSY_UNIFIED=1        the device has no memory of its own: NVML has no figures of it
  */
 #include "nvml_device.h"
 
@@ -175,6 +176,22 @@ nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes_t *a
 nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)
 {
 	return nvmlDeviceGetAttributes(dev, attrs);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
+{
+	int i;
+	nvmlReturn_t res = nvml_device_ask(dev, out_memory, &i);
+
+	if (res)
+		return res;
+	if (number("BUSY_UNIFIED", 0))
+		return NVML_ERROR_NOT_SUPPORTED;
+	out_memory->total = machine_device(i)->memory_bytes;
+	out_memory->used = machine_used(i);
+	out_memory->free = out_memory->total - out_memory->used;
+	out_memory->reserved = 0;
+	return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t dev,

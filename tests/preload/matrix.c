@@ -88,5 +88,6 @@ int main(int argc, char **argv)
 	if (res == CUDA_SUCCESS && way->settle && f.pieces)
 		OK(way->settle());
 	say("empty", &f);
+	free(pieces);
 	return 0;
 }

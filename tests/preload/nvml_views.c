@@ -420,6 +420,18 @@ static void sizes(int argc, char **argv)
 	}
 }
 
+/* answers: what the memory calls answer. */
+static void answers(int argc, char **argv)
+{
+	nvmlDevice_t dev = device_of(argc, argv);
+	nvmlMemory_v2_t v2 = { .version = nvmlMemory_v2 };
+	nvmlMemory_t v1;
+
+	client_say("memory1", (uint64_t)nvmlDeviceGetMemoryInfo(dev, &v1));
+	client_say("memory2", (uint64_t)nvmlDeviceGetMemoryInfo_v2(dev, &v2));
+	client_say("protected", (uint64_t)nvmlDeviceGetConfComputeProtectedMemoryUsage(dev, &v1));
+}
+
 static void odd_lists(nvmlDevice_t dev)
 {
 	unsigned char rows[ROOM * ROW_BYTES_MAX];
@@ -495,6 +507,7 @@ int main(int argc, char **argv)
 		{ "utilization", utilization },
 		{ "accounts", accounts },
 		{ "sizes", sizes },
+		{ "answers", answers },
 		{ "odd", odd },
 		{ 0 },
 	};

@@ -22,7 +22,8 @@ static FILE *worker_status(void)
 			continue;
 		snprintf(path, sizeof(path), "/proc/self/task/%s/status", d->d_name);
 		found = fopen(path, "re");
-		if (found && (!fgets(line, sizeof(line), found) || strcmp(line, "Name:\tration\n"))) {
+		if (found &&
+		    (!fgets(line, sizeof(line), found) || strcmp(line, "Name:\tration\n"))) {
 			fclose(found);
 			found = NULL;
 		}
@@ -123,8 +124,7 @@ static void unseen(int argc, char **argv)
 	OK(unseen_alloc(&p, 64 * MIB));
 	await(is_counted);
 	SAME(client_charged(0), want_bytes);
-	IS(cuMemAlloc_v2(&p, client_limit(0) - want_bytes + BLOCK_BYTES),
-	   CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuMemAlloc_v2(&p, client_limit(0) - want_bytes + BLOCK_BYTES), CUDA_ERROR_OUT_OF_MEMORY);
 	OK(cuMemAlloc_v2(&p, client_limit(0) - want_bytes));
 }
 

@@ -34,7 +34,7 @@ struct memory {
 	uint64_t bytes; /* 0 = free row */
 	int refs;
 	int maps;
-	int imports; /* rows of imports of it */
+	int imports;       /* rows of imports of it */
 	struct memory *of; /* of an import: what it shares */
 	bool is_foreign;
 };

@@ -77,7 +77,8 @@ static void imports_of_our_own(bool have_same_value)
 	release(kept[1]);
 	CHECK_EQ(quota_used(dev0), CONTEXT);
 	/* The other way round. */
-	CHECK(create(&handle, 20 * MIB) == CUDA_SUCCESS && import(&kept[0], handle) == CUDA_SUCCESS);
+	CHECK(create(&handle, 20 * MIB) == CUDA_SUCCESS &&
+	      import(&kept[0], handle) == CUDA_SUCCESS);
 	release(kept[0]);
 	CHECK_EQ(quota_used(dev0), CONTEXT + 20 * MIB);
 	release(handle);

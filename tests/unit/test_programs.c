@@ -499,8 +499,8 @@ static void small_requests_go_one_at_a_time(void)
 	CHECK(hook_cuMemAlloc_v2(&addr, MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(model_look().most_bytes, room + MODEL_BLOCK_BYTES);
 	for (int i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&world.programs[i].thread, NULL, hope_again_and_again,
-				     NULL) == 0);
+		CHECK(pthread_create(&world.programs[i].thread, NULL, hope_again_and_again, NULL) ==
+		      0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(world.programs[i].thread, NULL);
 	CHECK_EQ(model_look().most_bytes, room + MODEL_BLOCK_BYTES);

@@ -19,6 +19,8 @@
 /* How long a small request waits for its turn to look for room in open blocks. */
 #define HOPE_WAIT_NS NSEC_PER_SEC
 
+enum { SUSPECTS = 16 };
+
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
@@ -39,6 +41,9 @@ struct charge_state {
 	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
+	/* Addresses that were freed while they were unknown, the last few; atomic. */
+	_Atomic uint64_t suspects[SUSPECTS];
+	_Atomic unsigned suspects_noted;
 	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
 };
 PROCESS_STATE(charge_state, state);
@@ -89,9 +94,41 @@ void charge_look_later(struct dev dev)
 	put_off(dev, QUOTA_MODULE);
 }
 
-void charge_freed_unknown(void)
+/*
+ * An address that the driver freed while it was unknown here. Its allocation may be in the books by
+ * now, or is about to be: whoever comes second asks the driver.
+ */
+static void end_if_freed(uint64_t addr)
+{
+	uint64_t number = track_number(addr), bytes;
+	struct dev dev;
+
+	if (!number || !state.s.ops->is_freed || !state.s.ops->is_freed(addr))
+		return;
+	bytes = track_end_unseen(addr, number, &dev);
+	if (bytes)
+		quota_release(dev, QUOTA_DATA, bytes);
+}
+
+static bool is_suspect(uint64_t addr)
+{
+	if (!atomic_load_explicit(&state.s.suspects_noted, memory_order_relaxed))
+		return false;
+	for (int i = 0; i < SUSPECTS; i++)
+		if (atomic_load(&state.s.suspects[i]) == addr)
+			return true;
+	return false;
+}
+
+void charge_freed_unknown(uint64_t addr)
 {
 	charge_begin();
+	if (addr) {
+		atomic_store(
+			&state.s.suspects[atomic_fetch_add(&state.s.suspects_noted, 1) % SUSPECTS],
+			addr);
+		end_if_freed(addr);
+	}
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (quota_held((struct dev){ d }, QUOTA_CONTEXT))
 			charge_look_later((struct dev){ d });
@@ -271,6 +308,8 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 		charge_look_later(c->dev);
 	}
+	if (is_suspect(addr))
+		end_if_freed(addr);
 	end(c);
 	return 0;
 }
@@ -334,12 +373,14 @@ void charge_end(struct track_node *node, struct dev dev)
 
 void charge_put_back(struct track_node *node, struct dev dev)
 {
-	uint64_t stale_bytes = track_put_back(node);
+	uint64_t addr = track_address(node), stale_bytes = track_put_back(node);
 
 	if (stale_bytes) {
 		quota_release(dev, QUOTA_DATA, stale_bytes);
 		charge_look_later(dev);
 	}
+	/* Perhaps it failed because another thread, or the end of a context, was first. */
+	end_if_freed(addr);
 	charge_over();
 }
 

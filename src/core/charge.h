@@ -125,5 +125,8 @@ int charge_reserve_context(struct dev dev, uint64_t bytes);
  */
 void charge_look_later(struct dev dev);
 
-/* The driver freed memory that is not known here: on which device no call tells. */
-void charge_freed_unknown(void);
+/*
+ * The driver freed memory at `addr`, or of a handle (0), that was not known here. It may be that of an
+ * allocation that is on its way into the books: this is then ended there.
+ */
+void charge_freed_unknown(uint64_t addr);

@@ -21,6 +21,12 @@ struct gpu_ops {
 	 */
 	bool (*reclaim)(struct dev dev);
 
+	/*
+	 * True when the driver has no allocation that begins at the address: it was freed. May be NULL;
+	 * false where the driver cannot say.
+	 */
+	bool (*is_freed)(uint64_t addr);
+
 	/* Settles what those pools hold now. May be NULL. */
 	void (*refresh)(struct dev dev);
 };

@@ -227,12 +227,20 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	return true;
 }
 
+/* mutex held. */
+static struct track_node *find_node(uint64_t addr)
+{
+	struct track_node key = { .t.addr = addr };
+
+	return RB_FIND(node_tree, &state.s.nodes, &key);
+}
+
 struct track_node *track_take(uint64_t addr, struct track *out)
 {
-	struct track_node key = { .t.addr = addr }, *node;
+	struct track_node *node;
 
 	pthread_mutex_lock(&state.s.mutex);
-	node = RB_FIND(node_tree, &state.s.nodes, &key);
+	node = find_node(addr);
 	if (node) {
 		RB_REMOVE(node_tree, &state.s.nodes, node);
 		node->next = state.s.taken;
@@ -304,6 +312,39 @@ uint64_t track_end(struct track_node *node)
 	pthread_mutex_lock(&state.s.mutex);
 	leave_taken(node);
 	bytes = drop(node);
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
+}
+
+uint64_t track_address(const struct track_node *node)
+{
+	return node->t.addr;
+}
+
+uint64_t track_number(uint64_t addr)
+{
+	struct track_node *node;
+	uint64_t number;
+
+	pthread_mutex_lock(&state.s.mutex);
+	node = find_node(addr);
+	number = node && !node->t.is_object ? node->seq : 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return number;
+}
+
+uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev)
+{
+	struct track_node *node;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	node = find_node(addr);
+	if (node && node->seq == number) {
+		*out_dev = node->t.dev;
+		RB_REMOVE(node_tree, &state.s.nodes, node);
+		bytes = drop(node);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
 }

@@ -89,6 +89,18 @@ bool track_has_weightless(struct dev dev);
 /* True for a node of such an object. */
 bool track_is_weightless(const struct track_node *node);
 
+/* The address of a taken node. */
+uint64_t track_address(const struct track_node *node);
+
+/* Which allocation stands at exactly `addr`: its number, 0 for none and for objects. */
+uint64_t track_number(uint64_t addr);
+
+/*
+ * Ends the allocation at `addr` if it is still the one with that number: it was freed unseen. Returns
+ * the bytes no longer held of *out_dev.
+ */
+uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev);
+
 /* True when the device has a block that may have room for a small allocation. */
 bool track_has_block(struct dev dev);
 

@@ -8,9 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool is_freed(uint64_t addr)
+{
+	CUdeviceptr base = 0;
+	CUresult res;
+
+	if (!real.cuMemGetAddressRange_v2)
+		return false;
+	res = real.cuMemGetAddressRange_v2(&base, NULL, addr);
+	return res == CUDA_ERROR_NOT_FOUND || res == CUDA_ERROR_INVALID_VALUE ||
+	       (res == CUDA_SUCCESS && base != addr);
+}
+
 const struct gpu_ops gpu_cuda_ops = {
 	.process_bytes = sample_nvml_process_bytes,
 	.reclaim = gpu_pool_reclaim,
+	.is_freed = is_freed,
 	.refresh = gpu_pool_refresh,
 };
 

@@ -155,7 +155,7 @@ static CUresult free_by(CUresult res, CUdeviceptr addr, struct track_node *node,
 	if (!node) {
 		/* Perhaps it was, in the moment before its allocation was entered. */
 		if (res == CUDA_SUCCESS && addr && init_is_member())
-			charge_freed_unknown();
+			charge_freed_unknown(addr);
 		return res;
 	}
 	if (res == CUDA_SUCCESS)

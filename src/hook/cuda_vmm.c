@@ -60,7 +60,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 							  handle_release_failed(node));
 	charge_over();
 	if (!node && res == CUDA_SUCCESS)
-		charge_freed_unknown();
+		charge_freed_unknown(0);
 	return res;
 }
 

@@ -270,6 +270,21 @@ static CUresult model_free(CUdeviceptr addr)
 	return unlock(fails() ? CUDA_ERROR_UNKNOWN : free_piece(addr));
 }
 
+static CUresult model_range(CUdeviceptr *out_base, size_t *out_bytes, CUdeviceptr addr)
+{
+	lock();
+	for (int i = 0; i < PIECES; i++) {
+		struct piece *p = &model.pieces[i];
+
+		if (!p->addr || addr < p->addr || addr >= p->addr + p->units * UNIT_BYTES)
+			continue;
+		*out_base = p->addr;
+		CHECK(!out_bytes);
+		return unlock(CUDA_SUCCESS);
+	}
+	return unlock(CUDA_ERROR_NOT_FOUND);
+}
+
 void model_free_unseen(uint64_t addr)
 {
 	lock();
@@ -636,6 +651,7 @@ void model_start(uint64_t card_bytes)
 	real.cuMemAllocPitch_v2 = model_alloc_pitch;
 	real.cuMemAllocManaged = model_alloc_managed;
 	real.cuMemFree_v2 = model_free;
+	real.cuMemGetAddressRange_v2 = model_range;
 	real.cuMemCreate = model_create;
 	real.cuMemRelease = model_release;
 	real.cuMemMap = model_map;

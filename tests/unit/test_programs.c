@@ -664,15 +664,6 @@ static void threads_that_share_handles(void)
 	finish();
 }
 
-/* What is charged in all is what the card says that we hold, whichever row it stands in. */
-static void check_sum(void)
-{
-	struct model_books books = model_look();
-
-	CHECK_EQ(quota_used(dev0), books.blocks_bytes + books.handles_bytes + books.managed_bytes +
-					   books.overhead_bytes);
-}
-
 static CUdeviceptr shared_addr;
 
 static void free_shared(void)
@@ -683,18 +674,85 @@ static void free_shared(void)
 /* An address that is freed before its allocation has come back, as a second free of it can. */
 static void frees_in_a_race_with_allocations(void)
 {
+	CUdeviceptr neighbour;
+
 	begin("region", "64m", 256 * MIB);
 	model_set_current(world.primary);
 	model_after_next(free_shared);
 	CHECK(hook_cuMemAlloc_v2(&shared_addr, 4 * MIB) == CUDA_SUCCESS);
 	CHECK_EQ(model_look().blocks_bytes, 0);
-	check_sum();
+	check_books();
 	/* The address comes again, with another size. */
 	CHECK(hook_cuMemAlloc_v2(&shared_addr, 2 * MIB) == CUDA_SUCCESS);
-	check_sum();
+	check_books();
 	CHECK(hook_cuMemFree_v2(shared_addr) == CUDA_SUCCESS);
 	check_books();
+	/* Two threads free it; the one whose node it is comes second. */
+	CHECK(hook_cuMemAlloc_v2(&shared_addr, 2 * MIB) == CUDA_SUCCESS);
+	model_fail_next();
+	model_after_next(free_shared);
+	CHECK(hook_cuMemFree_v2(shared_addr) != CUDA_SUCCESS);
+	check_books();
+	/* In a block with others: what is wrong would show only when those are gone. */
+	CHECK(hook_cuMemAlloc_v2(&neighbour, MIB) == CUDA_SUCCESS);
+	model_after_next(free_shared);
+	CHECK(hook_cuMemAlloc_v2(&shared_addr, MIB / 2) == CUDA_SUCCESS);
+	CHECK(hook_cuMemFree_v2(neighbour) == CUDA_SUCCESS);
+	CHECK_EQ(model_look().blocks_bytes, 0);
+	check_books();
 	finish();
+}
+
+/* Addresses that all threads free and replace, some of them twice. */
+static _Atomic uint64_t shared_slots[64];
+
+static void *free_twice(void *arg)
+{
+	struct program *p = arg;
+
+	model_set_current(world.primary);
+	for (int i = 0; i < STEPS; i++) {
+		_Atomic uint64_t *slot = &shared_slots[pick(p, 64)];
+		CUdeviceptr addr = atomic_exchange(slot, 0);
+
+		if (addr) {
+			hook_cuMemFree_v2(addr);
+			if (pick(p, 8) == 0)
+				hook_cuMemFree_v2(addr);
+		} else if (hook_cuMemAlloc_v2(&addr, 1 + pick(p, 6 * MIB)) == CUDA_SUCCESS) {
+			addr = atomic_exchange(slot, addr);
+			if (addr)
+				hook_cuMemFree_v2(addr);
+		}
+	}
+	return NULL;
+}
+
+static void *make_contexts(void *arg)
+{
+	struct program *p = arg;
+
+	for (int i = 0; i < STEPS / 4; i++)
+		step_context(p);
+	return NULL;
+}
+
+static void threads_that_free_twice(void)
+{
+	begin("region", "200m", 256 * MIB);
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&world.programs[i].thread, NULL,
+				     i ? free_twice : make_contexts, &world.programs[i]) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(world.programs[i].thread, NULL);
+	check_books();
+	for (int i = 0; i < 64; i++)
+		if (shared_slots[i])
+			hook_cuMemFree_v2(shared_slots[i]);
+	check_books();
+	CHECK_EQ(quota_held(dev0, QUOTA_DATA), 0);
+	CHECK(hook_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
+	CHECK_EQ(quota_used(dev0), 0);
 }
 
 static CUcontext shared_ctx;
@@ -758,6 +816,7 @@ int main(void)
 		fresh_test(releases_that_fail_in_a_race),
 		fresh_test(threads_that_share_handles),
 		fresh_test(frees_in_a_race_with_allocations),
+		fresh_test(threads_that_free_twice),
 		fresh_test(frees_in_a_race_with_the_end_of_the_context),
 		fresh_test(frees_that_nobody_saw),
 	};

@@ -261,6 +261,16 @@ def test_other_amounts(tenants):
         "protected.free": 1024 * MIB - used}
 
 
+# field fault 122: a card that shares the host's memory
+def test_a_device_without_figures_of_its_memory(place):
+    """NVML keeps its answer; the limit holds and the driver's figures and the lists are the tenant's."""
+    busy_nvml(place, BUSY_UNIFIED="1", RATION_MEM=str(CONTEXT + 64 * MIB))
+    assert place.run("nvml_views", "answers").values == {"memory1": 3, "memory2": 3, "protected": 3}
+    place.run("views", "free")
+    program = hold(place, 30)
+    assert lists(place)["compute3"] == {program.pid: CONTEXT + 30 * MIB}
+
+
 def test_other_pid_namespaces(place):
     """Each sees those that have a name in its namespace, by that; the sums are everybody's."""
     needs(is_root() and subprocess.run(["unshare", "-pf", "--mount-proc", "true"], check=False,

@@ -9,6 +9,7 @@
 #include "cuda_context.h"
 #include "cuda_event.h"
 #include "cuda_graph.h"
+#include "cuda_green.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
@@ -139,15 +140,17 @@ CUresult cuda_capture_isolate(struct CUstream_st *stream, struct CUevent_st *eve
 	return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-/* Invalidates the captures of the context's streams, or of its blocking ones. True if there was one. */
-static bool disturb(struct CUctx_st *ctx, bool only_blocking)
+/* Invalidates the captures of the context's streams: of its blocking ones alone, or of those of a
+ * green context. True if there was one. */
+static bool disturb(struct CUctx_st *ctx, bool only_blocking, const struct CUgreenCtx_st *green)
 {
 	bool found = false;
 
 	if (!captures.all)
 		return false;
 	for (struct CUstream_st *s = ctx->streams; s; s = s->next) {
-		if (!s->capture || (only_blocking && !cuda_stream_is_blocking(s)))
+		if (!s->capture || (only_blocking && !cuda_stream_is_blocking(s)) ||
+		    (green && s->green != green))
 			continue;
 		invalidate(s->capture);
 		found = true;
@@ -167,7 +170,7 @@ static bool has_blocking(const struct CUctx_st *ctx)
 
 CUresult cuda_capture_check_legacy(struct CUstream_st *stream)
 {
-	return stream->kind == STREAM_LEGACY && disturb(stream->ctx, true) ?
+	return stream->kind == STREAM_LEGACY && disturb(stream->ctx, true, NULL) ?
 		       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT :
 		       CUDA_SUCCESS;
 }
@@ -199,7 +202,13 @@ CUresult cuda_capture_check_unsafe(struct CUctx_st *ctx)
 
 CUresult cuda_capture_check_context(struct CUctx_st *ctx)
 {
-	return disturb(ctx, false) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+	return disturb(ctx, false, NULL) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult cuda_capture_check_green(const struct CUgreenCtx_st *green)
+{
+	return disturb(green->view->home, false, green) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED :
+							  CUDA_SUCCESS;
 }
 
 CUresult cuda_capture_check_sync(struct CUstream_st *stream)

@@ -10,6 +10,7 @@
 #include "abi/cuda.h"
 
 struct cuda_work;
+struct CUgreenCtx_st;
 struct CUevent_st;
 struct CUstream_st;
 
@@ -35,6 +36,9 @@ CUresult cuda_capture_check_unsafe(struct CUctx_st *ctx);
 
 /* A call about a whole context: no mode allows it while anything of the context captures. */
 CUresult cuda_capture_check_context(struct CUctx_st *ctx);
+
+/* The same for a green context. */
+CUresult cuda_capture_check_green(const struct CUgreenCtx_st *green);
 
 /* A synchronous call that works in this stream. */
 CUresult cuda_capture_check_sync(struct CUstream_st *stream);

@@ -8,6 +8,7 @@
 #include "cuda_event.h"
 #include "cuda_fault.h"
 #include "cuda_graph_memory.h"
+#include "cuda_green.h"
 #include "cuda_limit.h"
 #include "cuda_memory.h"
 #include "cuda_module.h"
@@ -42,8 +43,13 @@ CUresult cuda_context_current_any(struct CUctx_st **out_ctx)
 	top = stack.ctx[stack.depth - 1];
 	if (!top->is_alive)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	*out_ctx = top;
+	*out_ctx = top->home;
 	return CUDA_SUCCESS;
+}
+
+struct CUctx_st *cuda_context_top(void)
+{
+	return stack.ctx[stack.depth - 1];
 }
 
 CUresult cuda_context_current(struct CUctx_st **out_ctx)
@@ -59,6 +65,21 @@ CUresult cuda_context_check(struct CUctx_st *ctx)
 		if (c == ctx)
 			return c->is_alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuda_context_resolve(struct CUctx_st **ctx)
+{
+	CUresult res = cuda_context_check(*ctx);
+
+	if (res == CUDA_SUCCESS)
+		*ctx = (*ctx)->home;
+	return res;
+}
+
+void cuda_context_leave(const struct CUctx_st *ctx)
+{
+	if (stack.depth && stack.ctx[stack.depth - 1] == ctx)
+		stack.depth--;
 }
 
 void cuda_context_fail(struct CUctx_st *ctx, CUresult error)
@@ -85,6 +106,7 @@ struct CUctx_st *cuda_context_new(CUdevice dev, bool is_primary)
 	ctx->dev = dev;
 	ctx->index = cuda_device_index(dev);
 	ctx->is_primary = is_primary;
+	ctx->home = ctx;
 	ctx->next = contexts.first;
 	contexts.first = ctx;
 	return ctx;
@@ -121,6 +143,7 @@ void cuda_context_stop(struct CUctx_st *ctx)
 {
 	ctx->is_alive = false;
 	ctx->is_stopping = true;
+	cuda_green_stop_all(ctx);
 	cuda_stream_drain(ctx);
 	ctx->legacy = NULL;
 	cuda_stream_delete_all(ctx);
@@ -207,12 +230,11 @@ static CUresult destroy(enum cuda_id id, CUcontext ctx)
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_context_check(ctx);
-	if (res == CUDA_SUCCESS && ctx->is_primary)
+	if (res == CUDA_SUCCESS && (ctx->is_primary || ctx->green))
 		res = CUDA_ERROR_INVALID_CONTEXT;
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
-	if (stack.depth && stack.ctx[stack.depth - 1] == ctx)
-		stack.depth--;
+	cuda_context_leave(ctx);
 	cuda_context_stop(ctx);
 	return cuda_call_end(CUDA_SUCCESS);
 }
@@ -225,12 +247,11 @@ CUresult cuCtxDetach(CUcontext ctx)
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_context_check(ctx);
-	if (res == CUDA_SUCCESS && ctx->is_primary)
+	if (res == CUDA_SUCCESS && (ctx->is_primary || ctx->green))
 		res = CUDA_ERROR_INVALID_CONTEXT;
 	if (res != CUDA_SUCCESS || --ctx->references)
 		return cuda_call_end(res);
-	if (stack.depth && stack.ctx[stack.depth - 1] == ctx)
-		stack.depth--;
+	cuda_context_leave(ctx);
 	cuda_context_stop(ctx);
 	return cuda_call_end(CUDA_SUCCESS);
 }

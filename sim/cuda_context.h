@@ -19,6 +19,8 @@ struct CUctx_st {
 	CUdevice dev;
 	int index; /* of the device in the machine */
 	bool is_primary;
+	struct CUgreenCtx_st *green; /* it is the view of this one; NULL: a context of its own */
+	struct CUctx_st *home;       /* what a view stands for; else itself */
 	/* the driver's lock */
 	uint64_t id; /* new for every life of a primary context */
 	bool is_alive;
@@ -44,8 +46,23 @@ CUresult cuda_context_current(struct CUctx_st **out_ctx);
 /* The same, but a context with an error is found too. */
 CUresult cuda_context_current_any(struct CUctx_st **out_ctx);
 
-/* CUDA_SUCCESS when `ctx` is a living context. */
+/* What is on top of the calling thread's stack, when cuda_context_current_any() finds one: a view
+ * where that finds its home. */
+struct CUctx_st *cuda_context_top(void);
+
+/* CUDA_SUCCESS when `ctx` is a living context, or the view of a living one. */
 CUresult cuda_context_check(struct CUctx_st *ctx);
+
+/* The same; a view becomes what it stands for. */
+CUresult cuda_context_resolve(struct CUctx_st **ctx);
+
+/* A context is ending: the calling thread does not have it current any more. */
+void cuda_context_leave(const struct CUctx_st *ctx);
+
+/* One reference more to a device's primary context, which comes to life with the first and ends with
+ * the last. */
+CUresult cuda_primary_retain(CUdevice dev, struct CUctx_st **out_ctx);
+void cuda_primary_release(struct CUctx_st *ctx);
 
 /* Brings a context to life on `dev`: takes its memory, makes its streams. One that another thread is
  * just ending is waited for. */

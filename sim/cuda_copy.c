@@ -105,22 +105,20 @@ PAIR(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz,
 static CUresult copy_peer(enum cuda_id id, enum stream_default form, struct copy c,
 			  CUcontext dst_ctx, CUcontext src_ctx, CUstream handle, bool is_sync)
 {
-	struct cuda_area area = { .dst = c.dst,
-				  .src = c.src,
-				  .width_bytes = c.bytes,
-				  .height = 1,
-				  .depth = 1,
-				  .dst_ctx = dst_ctx,
-				  .src_ctx = src_ctx };
+	struct cuda_area area = {
+		.dst = c.dst, .src = c.src, .width_bytes = c.bytes, .height = 1, .depth = 1
+	};
 	struct CUstream_st *stream;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = cuda_context_check(dst_ctx);
+	res = cuda_context_resolve(&dst_ctx);
 	if (res == CUDA_SUCCESS)
-		res = cuda_context_check(src_ctx);
+		res = cuda_context_resolve(&src_ctx);
+	area.dst_ctx = dst_ctx;
+	area.src_ctx = src_ctx;
 	if (res == CUDA_SUCCESS)
 		res = cuda_area_resolve(&area, ctx, c.dst_side, c.src_side);
 	if (res == CUDA_SUCCESS)

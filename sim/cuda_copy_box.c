@@ -225,6 +225,7 @@ static CUresult copy_3d_peer(enum cuda_id id, enum stream_default form, const CU
 	struct CUstream_st *stream;
 	struct cuda_area area;
 	struct CUctx_st *ctx;
+	struct CUctx_st *dst_ctx, *src_ctx;
 	CUDA_MEMCPY3D plain;
 	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
 
@@ -232,9 +233,11 @@ static CUresult copy_3d_peer(enum cuda_id id, enum stream_default form, const CU
 		return res;
 	if (!c)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	res = cuda_context_check(c->dstContext);
+	dst_ctx = c->dstContext;
+	src_ctx = c->srcContext;
+	res = cuda_context_resolve(&dst_ctx);
 	if (res == CUDA_SUCCESS)
-		res = cuda_context_check(c->srcContext);
+		res = cuda_context_resolve(&src_ctx);
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	plain = (CUDA_MEMCPY3D){
@@ -263,8 +266,8 @@ static CUresult copy_3d_peer(enum cuda_id id, enum stream_default form, const CU
 		.Depth = c->Depth,
 	};
 	res = cuda_copy_area(&plain, ctx, &area);
-	area.dst_ctx = c->dstContext;
-	area.src_ctx = c->srcContext;
+	area.dst_ctx = dst_ctx;
+	area.src_ctx = src_ctx;
 	if (res == CUDA_SUCCESS)
 		res = cuda_copy_submit(&area, stream, is_sync);
 	return cuda_call_end(res);

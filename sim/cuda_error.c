@@ -124,6 +124,9 @@ static const struct {
 	{ 914, "CUDA_ERROR_INVALID_RESOURCE_TYPE", "invalid resource type" },
 	{ 915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "invalid resource configuration" },
 	{ 916, "CUDA_ERROR_KEY_ROTATION", "key rotation" },
+	{ 917, "CUDA_ERROR_STREAM_DETACHED", "stream detached" },
+	{ 918, "CUDA_ERROR_GRAPH_RECAPTURE_FAILURE", "graph recapture failure" },
+	{ 919, "CUDA_ERROR_FABRIC_NOT_READY", "fabric not ready" },
 	{ 999, "CUDA_ERROR_UNKNOWN", "unknown error" },
 };
 

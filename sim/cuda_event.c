@@ -5,6 +5,7 @@
 #include "cuda_call.h"
 #include "cuda_capture.h"
 #include "cuda_context.h"
+#include "cuda_green.h"
 #include "cuda_object.h"
 #include "cuda_pool.h"
 #include "cuda_stream.h"
@@ -223,8 +224,10 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned in
 			   flags);
 }
 
-/* One record for all streams of a context: done when each of them has come this far. */
-static CUresult record_all(struct CUctx_st *ctx, struct CUevent_st *event)
+/* One record for all streams of a context, or of a green one: done when each of them has come this
+ * far. */
+static CUresult record_all(struct CUctx_st *ctx, const struct CUgreenCtx_st *green,
+			   struct CUevent_st *event)
 {
 	struct cuda_record *record = cuda_record_new(0);
 	CUresult res = CUDA_SUCCESS;
@@ -234,7 +237,7 @@ static CUresult record_all(struct CUctx_st *ctx, struct CUevent_st *event)
 	for (struct CUstream_st *s = ctx->streams; s && res == CUDA_SUCCESS; s = s->next) {
 		struct cuda_work *work;
 
-		if (cuda_stream_is_empty(s))
+		if (cuda_stream_is_empty(s) || (green && s->green != green))
 			continue;
 		record->pending++;
 		work = cuda_record_work(record);
@@ -256,7 +259,7 @@ CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = ctx ? cuda_context_check(ctx) : cuda_context_current(&ctx);
+	res = ctx ? cuda_context_resolve(&ctx) : cuda_context_current(&ctx);
 	if (res == CUDA_SUCCESS)
 		res = ctx->error;
 	if (res == CUDA_SUCCESS && event->ctx != ctx)
@@ -264,7 +267,27 @@ CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event)
 	if (res == CUDA_SUCCESS)
 		res = cuda_capture_check_context(ctx);
 	if (res == CUDA_SUCCESS)
-		res = record_all(ctx, event);
+		res = record_all(ctx, NULL, event);
+	return cuda_call_end(res);
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
+{
+	CUresult res = begin(CUDA_ID_cuGreenCtxRecordEvent, event);
+	struct CUctx_st *ctx;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_green_check(green);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	ctx = green->view->home;
+	if (event->ctx != ctx)
+		res = CUDA_ERROR_INVALID_HANDLE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_capture_check_green(green);
+	if (res == CUDA_SUCCESS)
+		res = record_all(ctx, green, event);
 	return cuda_call_end(res);
 }
 

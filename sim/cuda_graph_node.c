@@ -177,7 +177,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = copy ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	res = copy ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_copy_area(copy, ctx, &area);
 	if (res == CUDA_SUCCESS && cuda_area_is_empty(&area))
@@ -216,7 +216,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	res = params ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_graph_fill_area(params, ctx, &area);
 	if (res != CUDA_SUCCESS)

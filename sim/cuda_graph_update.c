@@ -204,7 +204,7 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	res = params ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_copy_area(params, ctx, &area);
 	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, make_copy) : res);
@@ -220,7 +220,7 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = params ? cuda_context_check(ctx) : CUDA_ERROR_INVALID_VALUE;
+	res = params ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_graph_fill_area(params, ctx, &area);
 	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, cuda_area_fill_work) :

@@ -26,7 +26,7 @@ static CUresult begin(enum cuda_id id, struct CUctx_st **ctx)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = *ctx ? cuda_context_check(*ctx) : cuda_context_current_any(ctx);
+	res = *ctx ? cuda_context_resolve(ctx) : cuda_context_current_any(ctx);
 	return res == CUDA_SUCCESS ? res : cuda_call_end(res);
 }
 

@@ -5,6 +5,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
+#include "cuda_green.h"
 #include "cuda_kernel.h"
 #include "cuda_launch.h"
 #include "cuda_limit.h"
@@ -46,7 +47,7 @@ static bool is_resident(const struct cuda_launch *l, const struct CUctx_st *ctx)
 	if (per_sm > 32)
 		per_sm = 32;
 	return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <=
-	       per_sm * cuda_device_get(ctx->dev)->sms;
+	       per_sm * (l->sms ? l->sms : cuda_device_get(ctx->dev)->sms);
 }
 
 /* Finds the parameter buffer in the `extra` list. */
@@ -124,7 +125,7 @@ CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx
 	return CUDA_SUCCESS;
 }
 
-static CUresult launch_on(enum cuda_id id, const struct cuda_launch *launch, CUstream handle,
+static CUresult launch_on(enum cuda_id id, struct cuda_launch *launch, CUstream handle,
 			  enum stream_default form)
 {
 	struct CUstream_st *stream;
@@ -137,8 +138,10 @@ static CUresult launch_on(enum cuda_id id, const struct cuda_launch *launch, CUs
 	res = cuda_stream_find(handle, form, &stream);
 	if (res == CUDA_SUCCESS && stream->ctx != ctx)
 		res = CUDA_ERROR_INVALID_HANDLE;
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		launch->sms = stream->green ? stream->green->sms : 0;
 		res = cuda_launch_work(launch, ctx, &work);
+	}
 	if (res == CUDA_SUCCESS)
 		res = cuda_stream_submit(stream, work);
 	return cuda_call_end(res);
@@ -155,7 +158,8 @@ CUresult cuLaunchKernel(CUfunction func, unsigned int grid_x, unsigned int grid_
 				 shared_bytes,
 				 params,
 				 extra,
-				 false };
+				 false,
+				 0 };
 
 	return launch_on(CUDA_ID_cuLaunchKernel, &l, stream, DEFAULT_LEGACY);
 }
@@ -171,7 +175,8 @@ CUresult cuLaunchKernel_ptsz(CUfunction func, unsigned int grid_x, unsigned int 
 				 shared_bytes,
 				 params,
 				 extra,
-				 false };
+				 false,
+				 0 };
 
 	return launch_on(CUDA_ID_cuLaunchKernel_ptsz, &l, stream, DEFAULT_PER_THREAD);
 }
@@ -187,7 +192,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction func, unsigned int grid_x, unsigne
 				 shared_bytes,
 				 params,
 				 NULL,
-				 true };
+				 true,
+				 0 };
 
 	return launch_on(CUDA_ID_cuLaunchCooperativeKernel, &l, stream, DEFAULT_LEGACY);
 }
@@ -203,7 +209,8 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction func, unsigned int grid_x, un
 				 shared_bytes,
 				 params,
 				 NULL,
-				 true };
+				 true,
+				 0 };
 
 	return launch_on(CUDA_ID_cuLaunchCooperativeKernel_ptsz, &l, stream, DEFAULT_PER_THREAD);
 }

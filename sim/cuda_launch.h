@@ -13,6 +13,7 @@ struct cuda_launch {
 	unsigned shared_bytes;
 	void **params, **extra;
 	bool is_cooperative;
+	unsigned sms; /* it may use; 0: all of the device */
 };
 
 /* Checks the launch for a context and makes work of it. The driver's lock is held. */

@@ -22,7 +22,7 @@ enum object_kind {
 	OBJECT_ARRAY,
 	OBJECT_MIPMAP,
 	OBJECT_EXTERNAL,
-	OBJECT_GREEN,
+	OBJECT_RESOURCE,
 };
 
 /* Adds a new object. 0 or -ENOMEM. */

@@ -52,13 +52,13 @@ CUresult cuDeviceGetP2PAttribute(int *out_value, CUdevice_P2PAttribute attribute
 }
 
 /* Starts a change of what the current context may reach. */
-static CUresult begin_change(enum cuda_id id, struct CUctx_st *peer, struct CUctx_st **out_ctx)
+static CUresult begin_change(enum cuda_id id, struct CUctx_st **peer, struct CUctx_st **out_ctx)
 {
 	CUresult res = cuda_call_begin_context(id, out_ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (cuda_context_check(peer) != CUDA_SUCCESS || peer == *out_ctx)
+	if (cuda_context_resolve(peer) != CUDA_SUCCESS || *peer == *out_ctx)
 		return cuda_call_end(CUDA_ERROR_INVALID_CONTEXT);
 	return CUDA_SUCCESS;
 }
@@ -66,7 +66,7 @@ static CUresult begin_change(enum cuda_id id, struct CUctx_st *peer, struct CUct
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	struct CUctx_st *ctx;
-	CUresult res = begin_change(CUDA_ID_cuCtxEnablePeerAccess, peer, &ctx);
+	CUresult res = begin_change(CUDA_ID_cuCtxEnablePeerAccess, &peer, &ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -85,7 +85,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
 	struct CUctx_st *ctx;
-	CUresult res = begin_change(CUDA_ID_cuCtxDisablePeerAccess, peer, &ctx);
+	CUresult res = begin_change(CUDA_ID_cuCtxDisablePeerAccess, &peer, &ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;

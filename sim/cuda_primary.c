@@ -17,23 +17,38 @@ static CUresult begin(enum cuda_id id, CUdevice dev)
 	return primaries[dev] ? CUDA_SUCCESS : cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice dev)
+CUresult cuda_primary_retain(CUdevice dev, struct CUctx_st **out_ctx)
 {
-	CUresult res = begin(CUDA_ID_cuDevicePrimaryCtxRetain, dev);
-	struct CUctx_st *ctx;
+	struct CUctx_st *ctx = primaries[dev];
+	CUresult res = CUDA_SUCCESS;
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!out_ctx)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	ctx = primaries[dev];
+	if (!ctx)
+		ctx = primaries[dev] = cuda_context_new(dev, true);
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!ctx->is_alive)
 		res = cuda_context_start(ctx, dev, ctx->flags);
 	if (res != CUDA_SUCCESS)
-		return cuda_call_end(res);
+		return res;
 	ctx->references++;
 	*out_ctx = ctx;
-	return cuda_call_end(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
+}
+
+void cuda_primary_release(struct CUctx_st *ctx)
+{
+	if (--ctx->references == 0)
+		cuda_context_stop(ctx);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice dev)
+{
+	CUresult res = begin(CUDA_ID_cuDevicePrimaryCtxRetain, dev);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return cuda_call_end(out_ctx ? cuda_primary_retain(dev, out_ctx) :
+				       CUDA_ERROR_INVALID_VALUE);
 }
 
 static CUresult release(enum cuda_id id, CUdevice dev)
@@ -46,8 +61,7 @@ static CUresult release(enum cuda_id id, CUdevice dev)
 	ctx = primaries[dev];
 	if (!ctx->references)
 		return cuda_call_end(CUDA_ERROR_INVALID_CONTEXT);
-	if (--ctx->references == 0)
-		cuda_context_stop(ctx);
+	cuda_primary_release(ctx);
 	return cuda_call_end(CUDA_SUCCESS);
 }
 

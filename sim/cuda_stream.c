@@ -5,6 +5,7 @@
 #include "cuda_call.h"
 #include "cuda_capture.h"
 #include "cuda_context.h"
+#include "cuda_green.h"
 #include "cuda_object.h"
 #include "cuda_work.h"
 
@@ -50,8 +51,6 @@ bool cuda_stream_is_blocking(const struct CUstream_st *stream)
 	return stream->kind != STREAM_LEGACY && !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
-static void delete_stream(struct CUstream_st *stream);
-
 static bool is_own_alive(int at)
 {
 	return own[at].stream && own[at].ctx->is_alive && own[at].ctx->id == own[at].ctx_id;
@@ -66,7 +65,7 @@ static void delete_own(void *unused)
 	cuda_call_lock();
 	for (int i = 0; i < PER_THREAD; i++) {
 		if (is_own_alive(i))
-			delete_stream(own[i].stream);
+			cuda_stream_delete(own[i].stream);
 		own[i].stream = NULL;
 	}
 	cuda_call_unlock();
@@ -105,9 +104,16 @@ static CUresult find_own(struct CUctx_st *ctx, struct CUstream_st **out_stream)
 	return CUDA_SUCCESS;
 }
 
+/* Of a handle that is no stream's own. */
+static bool is_per_thread(CUstream handle, enum stream_default form)
+{
+	return handle == CU_STREAM_PER_THREAD || (handle == NULL && form == DEFAULT_PER_THREAD);
+}
+
 CUresult cuda_stream_find(CUstream handle, enum stream_default form,
 			  struct CUstream_st **out_stream)
 {
+	const struct CUgreenCtx_st *green;
 	struct CUctx_st *ctx;
 	CUresult res;
 
@@ -115,12 +121,18 @@ CUresult cuda_stream_find(CUstream handle, enum stream_default form,
 		if (!cuda_object_is(OBJECT_STREAM, handle))
 			return CUDA_ERROR_INVALID_HANDLE;
 		*out_stream = handle;
-		return handle->ctx->error;
+		return handle->green && !handle->green->is_alive ? CUDA_ERROR_STREAM_DETACHED :
+								   handle->ctx->error;
 	}
 	res = cuda_context_current(&ctx);
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (handle == CU_STREAM_LEGACY || (handle == NULL && form == DEFAULT_LEGACY)) {
+	green = cuda_context_top()->green;
+	if (green) {
+		*out_stream = green->stream;
+		return is_per_thread(handle, form) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+	}
+	if (!is_per_thread(handle, form)) {
 		*out_stream = ctx->legacy;
 		return CUDA_SUCCESS;
 	}
@@ -237,8 +249,7 @@ CUresult cuda_stream_check_unsafe(struct CUctx_st *ctx)
 	return cuda_capture_check_unsafe(ctx);
 }
 
-/* The handle dies now; the structure when its work is done and nobody looks at it. */
-static void delete_stream(struct CUstream_st *stream)
+void cuda_stream_delete(struct CUstream_st *stream)
 {
 	struct CUctx_st *ctx = stream->ctx;
 
@@ -268,7 +279,7 @@ void cuda_stream_delete_all(struct CUctx_st *ctx)
 	for (struct CUstream_st *s = ctx->streams; s; s = next) {
 		next = s->next;
 		if (!s->is_closing)
-			delete_stream(s);
+			cuda_stream_delete(s);
 	}
 	while (ctx->streams)
 		cuda_work_wait();
@@ -287,6 +298,7 @@ static CUresult create(enum cuda_id id, CUstream *out_stream, unsigned flags, in
 	stream = cuda_stream_new(ctx, flags, priority, STREAM_CREATED);
 	if (!stream)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	stream->green = cuda_context_top()->green;
 	*out_stream = stream;
 	return cuda_call_end(CUDA_SUCCESS);
 }
@@ -296,11 +308,15 @@ CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags)
 	return create(CUDA_ID_cuStreamCreate, out_stream, flags, 0);
 }
 
-/* A priority outside the range of the device means the nearest one in it. */
+int cuda_stream_priority(int priority)
+{
+	return priority > 0 ? 0 : priority < -5 ? -5 : priority;
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *out_stream, unsigned int flags, int priority)
 {
-	priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
-	return create(CUDA_ID_cuStreamCreateWithPriority, out_stream, flags, priority);
+	return create(CUDA_ID_cuStreamCreateWithPriority, out_stream, flags,
+		      cuda_stream_priority(priority));
 }
 
 static CUresult destroy(enum cuda_id id, CUstream handle)
@@ -312,7 +328,7 @@ static CUresult destroy(enum cuda_id id, CUstream handle)
 	if (!cuda_object_is(OBJECT_STREAM, handle) || handle->kind != STREAM_CREATED)
 		return cuda_call_end(CUDA_ERROR_INVALID_HANDLE);
 	res = handle->ctx->error;
-	delete_stream(handle);
+	cuda_stream_delete(handle);
 	return cuda_call_end(res);
 }
 

@@ -16,7 +16,8 @@
 struct cuda_capture;
 struct cuda_work;
 
-enum stream_kind { STREAM_LEGACY, STREAM_PER_THREAD, STREAM_CREATED };
+/* STREAM_GREEN is what the handle 0 means in a green context. */
+enum stream_kind { STREAM_LEGACY, STREAM_PER_THREAD, STREAM_CREATED, STREAM_GREEN };
 
 /* Which stream the handle 0 means: the form of the call that was given it. */
 enum stream_default { DEFAULT_LEGACY, DEFAULT_PER_THREAD };
@@ -28,6 +29,7 @@ struct CUstream_st {
 	enum stream_kind kind;
 	unsigned flags;
 	int priority;
+	struct CUgreenCtx_st *green; /* constant once it is known to anybody; NULL: of none */
 	/* the driver's lock */
 	struct cuda_work *head, *tail;
 	int queued; /* pieces of work from head to tail */
@@ -44,6 +46,12 @@ struct CUstream_st {
 /* A new stream of `ctx`, on its list. NULL when host memory is out. */
 struct CUstream_st *cuda_stream_new(struct CUctx_st *ctx, unsigned flags, int priority,
 				    enum stream_kind kind);
+
+/* The nearest priority that the device has. */
+int cuda_stream_priority(int priority);
+
+/* The handle dies now; the structure when its work is done and nobody looks at it. */
+void cuda_stream_delete(struct CUstream_st *stream);
 
 /* The stream that a handle means to the calling thread; its context need not be current when it is
  * a handle of its own. */

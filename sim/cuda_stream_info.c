@@ -1,6 +1,7 @@
 #include "cuda_call.h"
 #include "cuda_capture.h"
 #include "cuda_context.h"
+#include "cuda_green.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
 
@@ -42,7 +43,8 @@ static CUresult begin(enum cuda_id id, CUstream handle, enum stream_default form
 QUESTION(cuStreamGetPriority, cuStreamGetPriority_ptsz, int, stream->priority)
 QUESTION(cuStreamGetFlags, cuStreamGetFlags_ptsz, unsigned int, stream->flags)
 QUESTION(cuStreamGetId, cuStreamGetId_ptsz, unsigned long long, stream->id)
-QUESTION(cuStreamGetCtx, cuStreamGetCtx_ptsz, CUcontext, stream->ctx)
+QUESTION(cuStreamGetCtx, cuStreamGetCtx_ptsz, CUcontext,
+	 stream->green ? stream->green->view : stream->ctx)
 QUESTION(cuStreamGetDevice, cuStreamGetDevice_ptsz, CUdevice, stream->ctx->dev)
 
 static CUresult get_ctx(enum cuda_id id, CUstream handle, enum stream_default form,
@@ -55,7 +57,7 @@ static CUresult get_ctx(enum cuda_id id, CUstream handle, enum stream_default fo
 		return res;
 	*out_ctx = stream->ctx;
 	if (out_green)
-		*out_green = NULL;
+		*out_green = stream->green;
 	return cuda_call_end(CUDA_SUCCESS);
 }
 

@@ -2,6 +2,7 @@
 #include "cuda_capture.h"
 #include "cuda_context.h"
 #include "cuda_event.h"
+#include "cuda_green.h"
 #include "cuda_object.h"
 #include "cuda_pool.h"
 #include "cuda_stream.h"
@@ -32,7 +33,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = ctx ? cuda_context_check(ctx) : cuda_context_current(&ctx);
+	res = ctx ? cuda_context_resolve(&ctx) : cuda_context_current(&ctx);
 	if (res == CUDA_SUCCESS)
 		res = ctx->error;
 	return cuda_call_end(res == CUDA_SUCCESS ? sync_context(ctx) : res);
@@ -140,23 +141,49 @@ CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int fla
 	return wait_event(CUDA_ID_cuStreamWaitEvent_ptsz, stream, event, flags, DEFAULT_PER_THREAD);
 }
 
-/* All later work of a context waits for the event: each stream it has now does. */
+/* Each stream that a context, or a green one, has now waits. */
+static CUresult wait_in_all(struct CUctx_st *ctx, const struct CUgreenCtx_st *green,
+			    struct CUevent_st *event)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (struct CUstream_st *s = ctx->streams; s && res == CUDA_SUCCESS; s = s->next)
+		if (!s->is_closing && (!green || s->green == green))
+			res = wait_for(s, event);
+	return res;
+}
+
 CUresult cuCtxWaitEvent(CUcontext ctx, CUevent event)
 {
 	CUresult res = cuda_call_begin(CUDA_ID_cuCtxWaitEvent);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = ctx ? cuda_context_check(ctx) : cuda_context_current(&ctx);
+	res = ctx ? cuda_context_resolve(&ctx) : cuda_context_current(&ctx);
 	if (res == CUDA_SUCCESS)
 		res = ctx->error;
 	if (res == CUDA_SUCCESS && !cuda_object_is(OBJECT_EVENT, event))
 		res = CUDA_ERROR_INVALID_HANDLE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_capture_check_context(ctx);
-	for (struct CUstream_st *s = res == CUDA_SUCCESS ? ctx->streams : NULL; s; s = s->next)
-		if (res == CUDA_SUCCESS && !s->is_closing)
-			res = wait_for(s, event);
+	if (res == CUDA_SUCCESS)
+		res = wait_in_all(ctx, NULL, event);
+	return cuda_call_end(res);
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
+{
+	CUresult res = cuda_call_begin(CUDA_ID_cuGreenCtxWaitEvent);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuda_green_check(green);
+	if (res == CUDA_SUCCESS && !cuda_object_is(OBJECT_EVENT, event))
+		res = CUDA_ERROR_INVALID_HANDLE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_capture_check_green(green);
+	if (res == CUDA_SUCCESS)
+		res = wait_in_all(green->view->home, green, event);
 	return cuda_call_end(res);
 }
 

@@ -19,7 +19,7 @@ class Row:
 
 
 ROWS = [
-    Row("alloc", 2 * MIB), Row("alloc", 3 * MIB), Row("alloc", 1, most=1 << 22),
+    Row("alloc", 2 * MIB), Row("alloc", 3 * MIB), Row("alloc", 1, most=1 << 23),
     Row("pitch", 2 * MIB),
     Row("managed", 2 * MIB, shows=False), Row("managed-host", 2 * MIB, shows=False),
     Row("async", 2 * MIB), Row("async", 3 * MIB), Row("async-ptsz", 2 * MIB),
@@ -32,7 +32,7 @@ ROWS = [
     Row("graph", 32 * MIB), Row("graph", 2 * MIB),
     Row("context", 0, most=64), Row("context-v4", 0, most=64), Row("green", 0, most=512),
     Row("module", 16 * MIB), Row("library", 16 * MIB), Row("heap", 64 * MIB, most=32),
-    Row("ipc", 32 * MIB), Row("shareable", 32 * MIB), Row("external", 32 * MIB),
+    Row("ipc", 32 * MIB), Row("shareable", 32 * MIB), Row("external", 32 * MIB), Row("pool-shared", 32 * MIB),
 ]
 
 

@@ -8,7 +8,15 @@
 #include "client.h"
 #include "matrix_way.h"
 
-enum kind { SHARE_START, SHARE_IPC, SHARE_HANDLE, SHARE_EXTERNAL, SHARE_CLOSE };
+enum kind {
+	SHARE_START,
+	SHARE_IPC,
+	SHARE_HANDLE,
+	SHARE_EXTERNAL,
+	SHARE_POOL,
+	SHARE_POINTER,
+	SHARE_CLOSE
+};
 
 /* What the taker asks of the other process; a descriptor may come with it. */
 struct request {
@@ -16,6 +24,7 @@ struct request {
 	uint64_t bytes;
 	uint64_t token; /* of what is to be closed */
 	CUipcMemHandle ipc;
+	CUmemPoolPtrExportData pointer;
 };
 
 struct answer {
@@ -89,6 +98,16 @@ static CUresult open_external(int fd, uint64_t bytes, struct opened *o)
 	return cuImportExternalMemory(&o->external, &desc);
 }
 
+/* Of the taker's pool, here. */
+static CUmemoryPool imported_pool;
+
+static CUresult open_pointer(const struct request *request, struct opened *o)
+{
+	CUmemPoolPtrExportData data = request->pointer;
+
+	return cuMemPoolImportPointer(&o->address, imported_pool, &data);
+}
+
 static CUresult open_one(const struct request *request, int fd, struct opened *o)
 {
 	o->kind = request->kind;
@@ -99,6 +118,12 @@ static CUresult open_one(const struct request *request, int fd, struct opened *o
 	case SHARE_HANDLE:
 		return cuMemImportFromShareableHandle(&o->handle, (void *)(intptr_t)fd,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	case SHARE_POOL:
+		return cuMemPoolImportFromShareableHandle(&imported_pool, (void *)(intptr_t)fd,
+							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+							  0);
+	case SHARE_POINTER:
+		return open_pointer(request, o);
 	default:
 		return open_external(fd, request->bytes, o);
 	}
@@ -106,10 +131,20 @@ static CUresult open_one(const struct request *request, int fd, struct opened *o
 
 static CUresult close_one(const struct opened *o)
 {
-	if (o->kind == SHARE_IPC)
+	CUresult res;
+
+	switch (o->kind) {
+	case SHARE_IPC:
 		return cuIpcCloseMemHandle(o->address);
-	return o->kind == SHARE_HANDLE ? cuMemRelease(o->handle) :
-					 cuDestroyExternalMemory(o->external);
+	case SHARE_HANDLE:
+		return cuMemRelease(o->handle);
+	case SHARE_POINTER:
+		/* The memory is freed here before its pool's process may do it. */
+		res = cuMemFreeAsync(o->address, NULL);
+		return res == CUDA_SUCCESS ? cuStreamSynchronize(NULL) : res;
+	default:
+		return cuDestroyExternalMemory(o->external);
+	}
 }
 
 static struct answer serve(const struct request *request, int fd)
@@ -243,6 +278,64 @@ static CUresult give_by_descriptor(struct matrix_piece *p)
 	return res == CUDA_SUCCESS ? cuMemRelease(p->address) : res;
 }
 
+static CUmemoryPool shared_pool;
+
+/* A pool whose memory the other process can open. */
+static CUresult start_pool(void)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				 .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	struct request request = { .kind = SHARE_POOL };
+	CUresult res = start_other();
+	uint64_t token;
+	int fd = -1;
+
+	if (res == CUDA_SUCCESS)
+		res = cuMemPoolCreate(&shared_pool, &props);
+	if (res == CUDA_SUCCESS)
+		res = cuMemPoolExportToShareableHandle(&fd, shared_pool,
+						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (res == CUDA_SUCCESS)
+		res = ask(&request, fd, &token);
+	if (fd >= 0)
+		close(fd);
+	return res;
+}
+
+static CUresult take_pointer(uint64_t bytes, struct matrix_piece *p)
+{
+	struct request request = { .kind = SHARE_POINTER, .bytes = bytes };
+	CUresult res = cuMemAllocFromPoolAsync(&p->address, bytes, shared_pool, NULL);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuStreamSynchronize(NULL);
+	if (res == CUDA_SUCCESS)
+		res = cuMemPoolExportPointer(&request.pointer, p->address);
+	if (res == CUDA_SUCCESS)
+		res = ask(&request, -1, &p->handle);
+	if (res != CUDA_SUCCESS)
+		cuMemFreeAsync(p->address, NULL);
+	return res;
+}
+
+static CUresult give_pointer(struct matrix_piece *p)
+{
+	CUresult res = close_other(p->handle);
+
+	return res == CUDA_SUCCESS ? cuMemFreeAsync(p->address, NULL) : res;
+}
+
+static CUresult trim_shared_pool(void)
+{
+	CUresult res = cuCtxSynchronize();
+
+	return res == CUDA_SUCCESS ? cuMemPoolTrimTo(shared_pool, 0) : res;
+}
+
+const struct matrix_way matrix_share_pool = { "pool-shared", start_pool, take_pointer, give_pointer,
+					      trim_shared_pool };
 const struct matrix_way matrix_share_ipc = { "ipc", start_other, take_ipc, give_ipc, NULL };
 const struct matrix_way matrix_share_handle = { "shareable", start_other, take_handle,
 						give_by_descriptor, NULL };

@@ -399,7 +399,8 @@ static const struct matrix_way ways[] = {
 const struct matrix_way *matrix_way_find(const char *name)
 {
 	static const struct matrix_way *const shared[] = { &matrix_share_ipc, &matrix_share_handle,
-							   &matrix_share_external };
+							   &matrix_share_external,
+							   &matrix_share_pool };
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
 		if (!strcmp(ways[i].name, name))

@@ -29,4 +29,5 @@ struct matrix_way {
 const struct matrix_way *matrix_way_find(const char *name);
 
 /* Ways that need a second process of the tenant (matrix_share.c). */
-extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_share_external;
+extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_share_external,
+	matrix_share_pool;

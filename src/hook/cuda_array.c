@@ -4,6 +4,8 @@
  */
 #include "hook/enter.h"
 
+#include <errno.h>
+
 /* At least: of the formats with other names some pack several channels. */
 static uint64_t channel_bytes(CUarray_format format)
 {
@@ -49,8 +51,14 @@ static bool level_bytes(const struct shape *s, unsigned level, uint64_t *out_byt
 				       out_bytes);
 }
 
-/* Levels beyond the last one of a single texel are not there. */
-#define LEVELS_MAX 64u
+/* Levels beyond the last one of a single texel are not there; no device has sides so long. */
+enum { LEVELS_MAX = 64, SIDE_MAX = 1 << 20, CHANNELS_MAX = 4 };
+
+static bool is_plausible(const struct shape *s)
+{
+	return s->width && s->width <= SIDE_MAX && s->height <= SIDE_MAX && s->depth <= SIDE_MAX &&
+	       s->channels && s->channels <= CHANNELS_MAX;
+}
 
 /*
  * Bytes of the texels: what it takes at least, so that nothing is refused that fits. What padding
@@ -61,7 +69,7 @@ static uint64_t estimate(const struct shape *s)
 {
 	uint64_t sum = 0, bytes;
 
-	if (s->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) || s->width == 0)
+	if (s->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) || !is_plausible(s))
 		return 0;
 	for (unsigned l = 0; l < s->levels && l < LEVELS_MAX; l++)
 		if (!level_bytes(s, l, &bytes) || __builtin_add_overflow(sum, bytes, &sum) ||
@@ -103,6 +111,9 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	if (what == ENTER_FORWARD)
 		return call(c);
 	rc = charge_reserve_object(&charge, dev, ctx, estimate(shape));
+	/* Perhaps a small one fits into what the card has given already. */
+	if (rc == -EDQUOT && estimate(shape) <= TRACK_SMALL_BYTES)
+		rc = charge_reserve_object(&charge, dev, ctx, 0);
 	if (rc < 0)
 		return enter_refused(rc, dev, estimate(shape));
 	res = call(c);
@@ -119,6 +130,10 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	return enter_refused(rc, dev, estimate(shape));
 }
 
+/*
+ * Small ones share what the card gave for the first of them, and it stays until the last has gone: so
+ * the card is asked after each end.
+ */
 static CUresult destroy(const void *handle, destroy_fn *call)
 {
 	struct track_node *node;
@@ -127,10 +142,12 @@ static CUresult destroy(const void *handle, destroy_fn *call)
 
 	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
 	res = call(handle);
-	if (node && res == CUDA_SUCCESS)
+	if (node && res == CUDA_SUCCESS) {
+		charge_look_later(dev);
 		charge_end(node, dev);
-	else if (node)
+	} else if (node) {
 		charge_put_back(node, dev);
+	}
 	return res;
 }
 

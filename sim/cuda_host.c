@@ -58,6 +58,7 @@ static CUresult map_host(struct CUctx_st *ctx, uint64_t bytes, unsigned flags, v
 	return CUDA_SUCCESS;
 }
 
+/* No bytes are no address, which can be freed. */
 static CUresult alloc(enum cuda_id id, void **out_host, uint64_t bytes, unsigned flags)
 {
 	struct CUctx_st *ctx;
@@ -65,8 +66,12 @@ static CUresult alloc(enum cuda_id id, void **out_host, uint64_t bytes, unsigned
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!out_host || bytes == 0 || (flags & ~(unsigned)ALLOC_FLAGS))
+	if (!out_host || (flags & ~(unsigned)ALLOC_FLAGS))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	if (bytes == 0) {
+		*out_host = NULL;
+		return cuda_call_end(CUDA_SUCCESS);
+	}
 	res = cuda_stream_check_unsafe(ctx);
 	if (res == CUDA_SUCCESS)
 		res = map_host(ctx, bytes, flags, out_host);
@@ -123,7 +128,8 @@ CUresult cuMemFreeHost(void *host)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return cuda_call_end(drop(ctx, host, RANGE_HOST, CUDA_ERROR_INVALID_VALUE));
+	return cuda_call_end(host ? drop(ctx, host, RANGE_HOST, CUDA_ERROR_INVALID_VALUE) :
+				    CUDA_SUCCESS);
 }
 
 /* True when the kernel has all these pages mapped. */
@@ -181,12 +187,14 @@ CUresult cuMemHostRegister_v2(void *host, size_t bytes, unsigned int flags)
 
 CUresult cuMemHostUnregister(void *host)
 {
+	struct cuda_range *range;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemHostUnregister, &ctx);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!host)
+	range = cuda_range_find((uint64_t)host);
+	if (!host || (range && range->kind == RANGE_REGISTERED && range->start != (uint64_t)host))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	return cuda_call_end(
 		drop(ctx, host, RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
@@ -218,7 +226,7 @@ CUresult cuMemHostGetFlags(unsigned int *out_flags, void *host)
 	if (res != CUDA_SUCCESS)
 		return res;
 	range = cuda_range_find((uint64_t)host);
-	if (!out_flags || !range || range->kind != RANGE_HOST)
+	if (!out_flags || !range || (range->kind != RANGE_HOST && range->kind != RANGE_REGISTERED))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	*out_flags = range->flags;
 	return cuda_call_end(CUDA_SUCCESS);

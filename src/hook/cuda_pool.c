@@ -85,7 +85,8 @@ static bool is_capturing(CUstream stream)
 
 /*
  * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
- * refused, pools that hold more than they use give it back.
+ * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve it
+ * after all: then the pool grows unreserved, past the limit perhaps, until that is undone.
  */
 static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
 {

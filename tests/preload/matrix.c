@@ -41,7 +41,7 @@ static void take_all(const struct matrix_way *way, uint64_t piece_bytes, uint64_
 		if (f->result != CUDA_SUCCESS)
 			return;
 		f->pieces++;
-		if (piece_bytes < SMALL_BYTES && f->pieces % LOOK_EVERY)
+		if (piece_bytes && piece_bytes < SMALL_BYTES && f->pieces % LOOK_EVERY)
 			continue;
 		after = free_bytes();
 		if (before > after && before - after > f->step_bytes)

@@ -87,6 +87,9 @@ static CUresult take_memory(struct CUmod_st *m)
 		m->variables = cuda_memory_new(m->ctx, m->image->variables_bytes, RANGE_MODULE);
 	if (m->image->variables_bytes && !m->variables)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* a shared block has bytes of what was there before, new blocks have none */
+	if (m->variables && !m->variables->taken_bytes)
+		memset((void *)m->variables->start, 0, m->variables->size_bytes);
 	if (!is_lazy)
 		m->code = cuda_memory_new(m->ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
 	return is_lazy || m->code ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -202,6 +202,30 @@ static void variables(void)
 	TRUE(check_free_bytes() == start);
 }
 
+/* A variable begins as zero, also where something was before. */
+static void zeros(void)
+{
+	static const char image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				    ".visible .global .align 8 .b8 small[64];\n"
+				    ".visible .entry empty() { ret; }\n";
+	CUdeviceptr first, second, address = 0;
+	CUmodule module = NULL;
+	uint64_t word = 1;
+
+	OK(cuMemAlloc_v2(&first, 4096));
+	OK(cuMemAlloc_v2(&second, 4096));
+	OK(cuMemsetD8_v2(first, 0xff, 4096));
+	OK(cuCtxSynchronize());
+	OK(cuMemFree_v2(first));
+	OK(cuModuleLoadData(&module, image));
+	OK(cuModuleGetGlobal_v2(&address, NULL, module, "small"));
+	TRUE(address == first);
+	OK(cuMemcpyDtoH_v2(&word, address, 8));
+	TRUE(word == 0);
+	OK(cuModuleUnload(module));
+	OK(cuMemFree_v2(second));
+}
+
 /* Local memory has room for all threads that can be resident, from the first launch on. */
 static void local_memory(void)
 {
@@ -371,6 +395,7 @@ int main(void)
 	lazy();
 	lazy_without_room();
 	variables();
+	zeros();
 	local_memory();
 	file();
 	functions();

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cuda_call.h"
@@ -13,7 +14,8 @@
 #include "cuda_object.h"
 #include "cuda_shared.h"
 
-static uint64_t last_id; /* the driver's lock */
+static uint64_t last_id;           /* the driver's lock */
+static struct cuda_handle *shared; /* the driver's lock */
 
 struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle)
 {
@@ -46,13 +48,41 @@ static void give_memory(const struct cuda_handle *handle)
 		close(handle->fd);
 }
 
+static void leave_shared(const struct cuda_handle *handle)
+{
+	struct cuda_handle **link = &shared;
+
+	while (*link && *link != handle)
+		link = &(*link)->next_shared;
+	if (*link)
+		*link = handle->next_shared;
+}
+
+/* The handle of this process that has this file; NULL when there is none. */
+static struct cuda_handle *find_shared(int fd)
+{
+	struct stat file, st;
+
+	if (fstat(fd, &file) != 0)
+		return NULL;
+	for (struct cuda_handle *h = shared; h; h = h->next_shared)
+		if (fstat(h->fd, &st) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino)
+			return h;
+	return NULL;
+}
+
 void cuda_handle_put(struct cuda_handle *handle)
 {
-	if (--handle->references)
-		return;
-	cuda_object_remove(handle);
-	give_memory(handle);
-	free(handle);
+	while (handle && --handle->references == 0) {
+		struct cuda_handle *origin = handle->origin;
+
+		cuda_object_remove(handle);
+		leave_shared(handle);
+		give_memory(handle);
+		free(handle);
+		/* An import held what it was made of. */
+		handle = origin;
+	}
 }
 
 /* Where a location lies: a device, or the host. */
@@ -132,6 +162,12 @@ static CUresult publish(const struct cuda_handle *description, struct cuda_handl
 		free(h);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (h->fd >= 0 && !h->is_imported) {
+		h->next_shared = shared;
+		shared = h;
+	}
+	if (h->origin)
+		h->origin->references++;
 	*out_handle = h;
 	return CUDA_SUCCESS;
 }
@@ -235,6 +271,7 @@ CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	h.origin = find_shared(fd);
 	h.index = h.dev < 0 ? HEAP_HOST : cuda_device_index(h.dev);
 	h.prop.location.type = h.dev < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
 	h.prop.location.id = h.dev < 0 ? 0 : h.dev;

@@ -1,4 +1,6 @@
 /* Mapped memory: handles, addresses, remapping, rights, faults. */
+#include <unistd.h>
+
 #include "check.h"
 
 #define UNIT (2 * MIB)
@@ -364,6 +366,34 @@ static void two_devices(void)
 	OK(cuMemAddressFree(mapped, UNIT));
 }
 
+/* Imported where it was made: the memory stays as long as either handle or a mapping of it does. */
+static void imported(void)
+{
+	CUmemAllocationProp prop = device_prop(0);
+	CUmemGenericAllocationHandle first, second, third;
+	uint64_t start = check_free_bytes();
+	CUdeviceptr address = reserve(UNIT);
+	int fd = -1;
+
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	OK(cuMemCreate(&first, UNIT, &prop, 0));
+	OK(cuMemExportToShareableHandle(&fd, first, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	OK(cuMemImportFromShareableHandle(&second, (void *)(intptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(cuMemRelease(first));
+	TRUE(check_free_bytes() == start - UNIT);
+	OK(cuMemImportFromShareableHandle(&third, (void *)(intptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	OK(cuMemRelease(second));
+	OK(cuMemMap(address, UNIT, 0, third, 0));
+	OK(cuMemRelease(third));
+	TRUE(check_free_bytes() == start - UNIT);
+	OK(cuMemUnmap(address, UNIT));
+	TRUE(check_free_bytes() == start);
+	close(fd);
+	OK(cuMemAddressFree(address, UNIT));
+}
+
 int main(void)
 {
 	uint64_t start;
@@ -376,6 +406,7 @@ int main(void)
 	map_arguments();
 	rights();
 	lifetime();
+	imported();
 	on_host();
 	questions();
 	faults();

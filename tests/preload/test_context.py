@@ -81,7 +81,7 @@ def test_handles_and_mappings(place, case):
     program.go().end()
 
 
-@pytest.mark.parametrize("case", ["host", "survives"])
+@pytest.mark.parametrize("case", ["host", "survives", "imported"])
 def test_more_of_handles(place, case):
     place.run("vmm", case, RATION_MEM="512m")
 

@@ -5,6 +5,8 @@
 #include "client.h"
 #include "client_take.h"
 
+#include <unistd.h>
+
 enum { PIECE = 4 << 20 };
 
 static const CUmemAllocationProp on_device = {
@@ -160,6 +162,37 @@ static void survives(int argc, char **argv)
 	charged_is(0);
 }
 
+/* imported: passed on from handle to handle, memory is charged once and until the last is gone. */
+static void imported(int argc, char **argv)
+{
+	CUmemAllocationProp prop = on_device;
+	CUmemGenericAllocationHandle handle, next;
+	CUdeviceptr address;
+	int fd;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	address = reserve(1);
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	OK(cuMemCreate(&handle, PIECE, &prop, 0));
+	for (int i = 0; i < 3; i++) {
+		OK(cuMemExportToShareableHandle(&fd, handle, prop.requestedHandleTypes, 0));
+		OK(cuMemImportFromShareableHandle(&next, (void *)(intptr_t)fd,
+						  prop.requestedHandleTypes));
+		close(fd);
+		charged_is(PIECE);
+		OK(cuMemRelease(handle));
+		charged_is(PIECE);
+		handle = next;
+	}
+	OK(cuMemMap(address, PIECE, 0, handle, 0));
+	OK(cuMemRelease(handle));
+	charged_is(PIECE);
+	OK(cuMemUnmap(address, PIECE));
+	charged_is(0);
+}
+
 /* other-device: by the location, whichever context is current. */
 static void other_device(int argc, char **argv)
 {
@@ -185,6 +218,7 @@ int main(int argc, char **argv)
 		{ "several", several },
 		{ "host", host },
 		{ "survives", survives },
+		{ "imported", imported },
 		{ "other-device", other_device },
 		{ 0 },
 	};

@@ -16,14 +16,6 @@ int64_t clock_now_ns(void)
 	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
 }
 
-int64_t clock_coarse_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
-
 void clock_sleep_ns(int64_t ns)
 {
 	struct timespec t = { ns / NSEC_PER_SEC, ns % NSEC_PER_SEC };

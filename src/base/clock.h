@@ -10,9 +10,6 @@
 /* CLOCK_MONOTONIC in ns. */
 int64_t clock_now_ns(void);
 
-/* The same clock as of its last tick, up to some ms ago: a few ns to read. */
-int64_t clock_coarse_ns(void);
-
 /* Sleeps about `ns`; returns early on a signal. */
 void clock_sleep_ns(int64_t ns);
 

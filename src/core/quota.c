@@ -114,7 +114,7 @@ static bool look_at_region(void)
 		lose_region();
 		return false;
 	}
-	atomic_store_explicit(&state.s.checked_ns, clock_coarse_ns(), memory_order_relaxed);
+	atomic_store_explicit(&state.s.checked_ns, clock_now_ns(), memory_order_relaxed);
 	return true;
 }
 
@@ -123,7 +123,7 @@ static bool is_whole(void)
 {
 	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
 
-	if (last_ns && clock_coarse_ns() - last_ns < CHECK_EVERY_NS)
+	if (last_ns && clock_now_ns() - last_ns < CHECK_EVERY_NS)
 		return !atomic_load_explicit(&state.s.is_gone, memory_order_relaxed);
 	return look_at_region();
 }
@@ -331,7 +331,7 @@ void quota_settle(struct dev dev)
 	if (!is_whole() ||
 	    quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
-	now_ns = clock_coarse_ns();
+	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);
 	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)
 		return;

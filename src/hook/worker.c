@@ -21,7 +21,8 @@
 /* A lazily loaded module is seen after this at the latest. */
 #define LOOK_EVERY_NS (100 * NSEC_PER_MSEC)
 #define STOP_WAIT_NS (50 * NSEC_PER_MSEC)
-enum { STACK_BYTES = 256 * 1024 };
+/* Its thread-local storage is cut from it too, and that of a sanitizer alone is 900 KiB. */
+enum { STACK_BYTES = 1024 * 1024 };
 
 enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
 

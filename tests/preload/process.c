@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "client_take.h"
@@ -324,12 +325,17 @@ static void exec_self(int argc, char **argv)
 	client_pause("end");
 }
 
-/* What a child held is free again, and shown so. */
+/* What a child held is free again, and shown so: the dead are looked for once a ms at most. */
 static void only_ours_is_left(void)
 {
 	size_t free_bytes, total_bytes;
 
-	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	for (int tries = 0; tries < 1000; tries++) {
+		OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+		if (total_bytes - free_bytes == CLIENT_CONTEXT_BYTES + 50 * MIB)
+			break;
+		usleep(2000);
+	}
 	SAME(total_bytes - free_bytes, CLIENT_CONTEXT_BYTES + 50 * MIB);
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 50 * MIB);
 }

@@ -18,10 +18,11 @@ struct cuda_handle {
 	uint64_t address; /* in the heap; 0: in a file of its own */
 	int fd;           /* the file, when it can be shared; else -1 */
 	int is_imported;  /* its memory is counted where it was made */
-	struct cuda_handle *origin; /* of an import: the handle it was made of, if in this process */
+	struct cuda_handle
+		*origin; /* of an import: the handle it was made of, if in this process */
 	/* the driver's lock */
-	int references; /* by handle and by mapping */
-	int handles;    /* by handle alone */
+	int references;                  /* by handle and by mapping */
+	int handles;                     /* by handle alone */
 	struct cuda_handle *next_shared; /* of those with a file that are not imported */
 };
 

@@ -149,9 +149,18 @@ def test_signals_are_passed_on(trap, sig):
     assert trap.wait(30) == 5
 
 
+def is_ignored(sig):
+    """Of libc's own signals: some programs leave them ignored to what they start."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        mask, = (int(line.split()[1], 16) for line in status if line.startswith("SigIgn:"))
+    return sig in (32, 33) and bool(mask >> (sig - 1) & 1)
+
+
 @pytest.mark.parametrize("sig", [signal.SIGPIPE, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
                                  signal.SIGSEGV, signal.SIGXCPU, signal.SIGRTMIN, signal.SIGRTMAX, 32])
 def test_a_signal_ends_the_program_first(ration, eventually, sig):
+    if is_ignored(sig):
+        pytest.skip(f"signal {sig} was ignored when this began, and libc lets nobody change it")
     process = ration.start("run", "sh", "-c", "echo $$; exec sleep 1000")
     child = int(process.stdout.readline())
     process.send_signal(sig)

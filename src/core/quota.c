@@ -322,6 +322,12 @@ uint64_t quota_held(struct dev dev, enum quota_kind kind)
 	return bytes;
 }
 
+/* What the tenant holds of `dev`; the caller has seen the region whole. */
+static uint64_t total_bytes(struct dev dev)
+{
+	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
+}
+
 void quota_settle(struct dev dev)
 {
 	const struct ration_slot *slot = &state.s.region->own->slots[state.s.slot];
@@ -329,7 +335,7 @@ void quota_settle(struct dev dev)
 
 	/* Alone there is nobody to look for. */
 	if (!is_whole() ||
-	    quota_used(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
+	    total_bytes(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
 	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);
@@ -361,7 +367,7 @@ uint64_t quota_used(struct dev dev)
 {
 	if (!is_whole())
 		return UINT64_MAX;
-	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
+	return total_bytes(dev);
 }
 
 /* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */

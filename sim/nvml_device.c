@@ -36,6 +36,16 @@ nvmlReturn_t nvml_device_ask(nvmlDevice_t dev, const void *out, int *out_index)
 	return out ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
+nvmlReturn_t nvml_device_answer(nvmlDevice_t dev, unsigned int *out, unsigned int value)
+{
+	int i;
+	nvmlReturn_t res = nvml_device_ask(dev, out, &i);
+
+	if (!res)
+		*out = value;
+	return res;
+}
+
 nvmlReturn_t nvml_device_write(const char *text, char *out, unsigned int len)
 {
 	size_t need = strlen(text) + 1;
@@ -185,34 +195,29 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pci_bus_id, nvmlDevice_t 
 	return nvmlDeviceGetHandleByPciBusId_v2(pci_bus_id, out_dev);
 }
 
-nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t dev, unsigned int *out_index)
+static nvmlReturn_t answer_index(nvmlDevice_t dev, unsigned int *out)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_index, &i);
+	nvmlReturn_t res = nvml_device_ask(dev, out, &i);
 
 	if (!res)
-		*out_index = (unsigned)i;
+		*out = (unsigned)i;
 	return res;
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t dev, unsigned int *out_index)
+{
+	return answer_index(dev, out_index);
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t dev, unsigned int *out_minor_number)
 {
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_minor_number, &i);
-
-	if (!res)
-		*out_minor_number = (unsigned)i;
-	return res;
+	return answer_index(dev, out_minor_number);
 }
 
 nvmlReturn_t nvmlDeviceGetModuleId(nvmlDevice_t dev, unsigned int *out_module_id)
 {
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_module_id, &i);
-
-	if (!res)
-		*out_module_id = (unsigned)i;
-	return res;
+	return answer_index(dev, out_module_id);
 }
 
 nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t dev, unsigned int *out_board_id)
@@ -318,30 +323,15 @@ nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t dev, unsigned int *out_num_co
 
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t dev, unsigned int *out_is_multi)
 {
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_is_multi, &i);
-
-	if (!res)
-		*out_is_multi = 0;
-	return res;
+	return nvml_device_answer(dev, out_is_multi, 0);
 }
 
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t dev, unsigned int *out_is_mig_device)
 {
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_is_mig_device, &i);
-
-	if (!res)
-		*out_is_mig_device = 0;
-	return res;
+	return nvml_device_answer(dev, out_is_mig_device, 0);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t dev, unsigned int *inout_count)
 {
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
-
-	if (!res)
-		*inout_count = 0;
-	return res;
+	return nvml_device_answer(dev, inout_count, 0);
 }

@@ -24,6 +24,9 @@ nvmlReturn_t nvml_device_find(nvmlDevice_t dev, int *out_index);
 /* nvml_device_find() for a function whose result goes to `out`, which may not be NULL. */
 nvmlReturn_t nvml_device_ask(nvmlDevice_t dev, const void *out, int *out_index);
 
+/* nvml_device_ask() where the answer is `value`, whatever the device. */
+nvmlReturn_t nvml_device_answer(nvmlDevice_t dev, unsigned int *out, unsigned int value);
+
 /* Writes `text` to a caller's buffer; INSUFFICIENT_SIZE where it does not fit. */
 nvmlReturn_t nvml_device_write(const char *text, char *out, unsigned int len);
 

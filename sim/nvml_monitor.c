@@ -22,16 +22,6 @@ enum {
 	SAMPLING_US = 1000000,
 };
 
-static nvmlReturn_t answer(nvmlDevice_t dev, unsigned int *out, unsigned int value)
-{
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out, &i);
-
-	if (!res)
-		*out = value;
-	return res;
-}
-
 static nvmlReturn_t answer_state(nvmlDevice_t dev, nvmlEnableState_t *out, nvmlEnableState_t value)
 {
 	int i;
@@ -196,27 +186,27 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t dev, unsigned int *out_power)
 
 nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t dev, unsigned int *out_limit)
 {
-	return answer(dev, out_limit, POWER_LIMIT_MW);
+	return nvml_device_answer(dev, out_limit, POWER_LIMIT_MW);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t dev, unsigned int *out_limit)
 {
-	return answer(dev, out_limit, POWER_LIMIT_MW);
+	return nvml_device_answer(dev, out_limit, POWER_LIMIT_MW);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t dev,
 						      unsigned int *out_default_limit)
 {
-	return answer(dev, out_default_limit, POWER_LIMIT_MW);
+	return nvml_device_answer(dev, out_default_limit, POWER_LIMIT_MW);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t dev,
 							  unsigned int *out_min_limit,
 							  unsigned int *out_max_limit)
 {
-	nvmlReturn_t res = answer(dev, out_max_limit, POWER_LIMIT_MW);
+	nvmlReturn_t res = nvml_device_answer(dev, out_max_limit, POWER_LIMIT_MW);
 
-	return res ? res : answer(dev, out_min_limit, POWER_LIMIT_MIN_MW);
+	return res ? res : nvml_device_answer(dev, out_min_limit, POWER_LIMIT_MIN_MW);
 }
 
 nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t dev, nvmlEnableState_t *out_mode)
@@ -226,7 +216,7 @@ nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t dev, nvmlEnableState_
 
 nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t dev, nvmlPowerSource_t *out_power_source)
 {
-	return answer(dev, out_power_source, NVML_POWER_SOURCE_AC);
+	return nvml_device_answer(dev, out_power_source, NVML_POWER_SOURCE_AC);
 }
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t dev, nvmlTemperatureSensors_t sensor_type,
@@ -274,13 +264,13 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t dev,
 {
 	switch ((unsigned)threshold_type) {
 	case NVML_TEMPERATURE_THRESHOLD_SHUTDOWN:
-		return answer(dev, out_celsius, SHUTDOWN_CELSIUS);
+		return nvml_device_answer(dev, out_celsius, SHUTDOWN_CELSIUS);
 	case NVML_TEMPERATURE_THRESHOLD_SLOWDOWN:
-		return answer(dev, out_celsius, SLOWDOWN_CELSIUS);
+		return nvml_device_answer(dev, out_celsius, SLOWDOWN_CELSIUS);
 	case NVML_TEMPERATURE_THRESHOLD_MEM_MAX:
-		return answer(dev, out_celsius, MEMORY_MAX_CELSIUS);
+		return nvml_device_answer(dev, out_celsius, MEMORY_MAX_CELSIUS);
 	case NVML_TEMPERATURE_THRESHOLD_GPU_MAX:
-		return answer(dev, out_celsius, GPU_MAX_CELSIUS);
+		return nvml_device_answer(dev, out_celsius, GPU_MAX_CELSIUS);
 	default:
 		return (unsigned)threshold_type < NVML_TEMPERATURE_THRESHOLD_COUNT ?
 			       NVML_ERROR_NOT_SUPPORTED :
@@ -291,7 +281,7 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t dev,
 /* The card is cooled by the air of its case. */
 nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t dev, unsigned int *out_num_fans)
 {
-	return answer(dev, out_num_fans, 0);
+	return nvml_device_answer(dev, out_num_fans, 0);
 }
 
 /* Engines that the card has and nobody can use */
@@ -299,9 +289,9 @@ nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t dev, unsigned int *out_num_fans)
 static nvmlReturn_t answer_engine(nvmlDevice_t dev, unsigned int *out_utilization,
 				  unsigned int *out_period_us)
 {
-	nvmlReturn_t res = answer(dev, out_period_us, SAMPLING_US);
+	nvmlReturn_t res = nvml_device_answer(dev, out_period_us, SAMPLING_US);
 
-	return res ? res : answer(dev, out_utilization, 0);
+	return res ? res : nvml_device_answer(dev, out_utilization, 0);
 }
 
 nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t dev, unsigned int *out_utilization,

@@ -88,60 +88,50 @@ nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t dev, nvmlPciInfoExt_t *out_pci
 	return NVML_SUCCESS;
 }
 
-static nvmlReturn_t answer(nvmlDevice_t dev, unsigned int *out, unsigned int value)
-{
-	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out, &i);
-
-	if (!res)
-		*out = value;
-	return res;
-}
-
 nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t dev, nvmlBusType_t *out_type)
 {
-	return answer(dev, out_type, NVML_BUS_TYPE_PCIE);
+	return nvml_device_answer(dev, out_type, NVML_BUS_TYPE_PCIE);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t dev, unsigned int *out_curr_link_gen)
 {
-	return answer(dev, out_curr_link_gen, LINK_GENERATION);
+	return nvml_device_answer(dev, out_curr_link_gen, LINK_GENERATION);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t dev, unsigned int *out_max_link_gen)
 {
-	return answer(dev, out_max_link_gen, LINK_GENERATION);
+	return nvml_device_answer(dev, out_max_link_gen, LINK_GENERATION);
 }
 
 nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t dev,
 						   unsigned int *out_max_link_gen_device)
 {
-	return answer(dev, out_max_link_gen_device, LINK_GENERATION);
+	return nvml_device_answer(dev, out_max_link_gen_device, LINK_GENERATION);
 }
 
 nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t dev, unsigned int *out_curr_link_width)
 {
-	return answer(dev, out_curr_link_width, LINK_WIDTH);
+	return nvml_device_answer(dev, out_curr_link_width, LINK_WIDTH);
 }
 
 nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t dev, unsigned int *out_max_link_width)
 {
-	return answer(dev, out_max_link_width, LINK_WIDTH);
+	return nvml_device_answer(dev, out_max_link_width, LINK_WIDTH);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t dev, unsigned int *out_pcie_speed)
 {
-	return answer(dev, out_pcie_speed, LINK_MBPS);
+	return nvml_device_answer(dev, out_pcie_speed, LINK_MBPS);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t dev, unsigned int *out_max_speed)
 {
-	return answer(dev, out_max_speed, LINK_MBPS);
+	return nvml_device_answer(dev, out_max_speed, LINK_MBPS);
 }
 
 nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t dev, unsigned int *out_value)
 {
-	return answer(dev, out_value, 0);
+	return nvml_device_answer(dev, out_value, 0);
 }
 
 static nvmlReturn_t find_two(nvmlDevice_t dev, nvmlDevice_t other, const void *out, int *out_i,

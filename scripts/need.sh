@@ -4,13 +4,21 @@
 set -eu
 cd "$(dirname "$0")"
 
+# has_header NAME: where compilers of Debian's and Ubuntu's look for it; some lie by architecture.
+has_header() {
+	for header in "/usr/include/$1" /usr/include/*-linux-gnu*/"$1" "/usr/local/include/$1"; do
+		[ -e "$header" ] && return 0
+	done
+	return 1
+}
+
 # missing KIND: lines "what package" of all that is not there.
 missing() {
 	while read -r what package kind; do
 		case $what in '#'* | '') continue ;; esac
 		[ "$kind" = build ] || [ "$1" = test ] || continue
 		case $what in
-		/*) [ -e "$what" ] || echo "$what $package" ;;
+		'<'*) what=${what#<} what=${what%>}; has_header "$what" || echo "$what $package" ;;
 		py:*) /usr/bin/python3 -c "import ${what#py:}" 2>/dev/null || echo "$what $package" ;;
 		*) command -v "$what" >/dev/null 2>&1 || echo "$what $package" ;;
 		esac

@@ -498,6 +498,26 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
 	return rc;
 }
 
+/*
+ * mutex held: what the card holds is charged, as what is tracked or as overhead. Destroyed pools give
+ * back by and by, and no call says so: what is less than it was is theirs first.
+ */
+static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
+{
+	uint64_t overhead = quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+	uint64_t less = beyond(card->tracked_bytes + overhead, card->driver_bytes);
+	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
+
+	quota_set_overhead(dev, kind,
+			   beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
+	state.s.kept_bytes[dev.v] = 0;
+	if (given_bytes) {
+		/* A change: who looked before has seen more tracked than there is now. */
+		atomic_fetch_add(&state.s.begun, 1);
+		atomic_fetch_add(&state.s.over, 1);
+	}
+}
+
 static int reconcile(struct dev dev, enum quota_kind kind)
 {
 	struct look card;
@@ -512,11 +532,7 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	} else if (card.number > state.s.used_sample[dev.v]) {
 		/* One that began later has seen all that this one should, and perhaps more. */
 		state.s.used_sample[dev.v] = card.number;
-		/* Destroyed pools give back by and by, and no call says so. */
-		if (card.tracked_bytes > card.driver_bytes)
-			pool_release_orphans(dev, card.tracked_bytes - card.driver_bytes);
-		quota_set_overhead(dev, kind, beyond(card.driver_bytes, card.tracked_bytes));
-		state.s.kept_bytes[dev.v] = 0;
+		apply(dev, kind, &card);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;

@@ -19,6 +19,7 @@ struct pool {
 	uint64_t charged_bytes;
 	uint64_t pending_bytes; /* reservations of threads under way */
 	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
+	bool is_over; /* it grew by what the limit does not allow, and the tenant is still above it */
 };
 
 RB_HEAD(pool_tree, pool);
@@ -56,6 +57,13 @@ static struct pool *find(const void *key)
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
+}
+
+/* mutex held. */
+static bool is_over(struct pool *pool)
+{
+	pool->is_over = pool->is_over && quota_is_over(pool->dev);
+	return pool->is_over;
 }
 
 bool pool_enter(const void *key, struct dev dev, enum pool_kind kind)
@@ -105,6 +113,18 @@ int pool_reserve(const void *key, uint64_t bytes)
 	return rc;
 }
 
+bool pool_any_over(struct dev dev)
+{
+	struct pool *pool;
+	bool is_any = false;
+
+	pthread_mutex_lock(&state.s.mutex);
+	RB_FOREACH(pool, pool_tree, &state.s.pools)
+		is_any |= pool->dev.v == dev.v && pool->kind != POOL_STORE && is_over(pool);
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_any;
+}
+
 uint64_t pool_ask(void)
 {
 	return atomic_fetch_add(&state.s.asked, 1) + 1;
@@ -123,29 +143,37 @@ static uint64_t take_reservation(struct pool *pool, uint64_t reserved_bytes)
 /* Keeps what is tracked in step with the driver's figure for the process. */
 static void add_physical(const struct pool *pool, int64_t bytes)
 {
-	if (pool->kind == POOL_DEVICE)
+	if (pool->kind != POOL_MANAGED)
 		track_physical_add(pool->dev, bytes);
 }
 
-/* mutex held: charges `bytes` more, `own` of them reserved by this thread. 0 or -EDQUOT. */
-static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
+/* mutex held: charges what nobody has reserved. False when the region is lost. */
+static bool grow(struct pool *pool, uint64_t bytes)
+{
+	if (quota_reserve(pool->dev, QUOTA_DATA, bytes) == 0)
+		return true;
+	pool->is_over = true;
+	return quota_charge(pool->dev, QUOTA_DATA, bytes) == 0;
+}
+
+/*
+ * mutex held: charges `bytes` more, `own` of them reserved by this thread. The card has given them:
+ * they count whatever the limit, or the next request would find room that is not there.
+ */
+static void charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 {
 	uint64_t borrowed;
-	int rc = 0;
 
 	if (bytes <= own) {
 		quota_release(pool->dev, QUOTA_DATA, own - bytes);
 	} else {
 		borrowed = least(bytes - own, pool->pending_bytes - pool->used_bytes);
 		pool->used_bytes += borrowed;
-		if (bytes > own + borrowed)
-			rc = quota_reserve(pool->dev, QUOTA_DATA, bytes - own - borrowed);
-		if (rc < 0)
+		if (bytes > own + borrowed && !grow(pool, bytes - own - borrowed))
 			bytes = own + borrowed;
 	}
 	pool->charged_bytes += bytes;
 	add_physical(pool, (int64_t)bytes);
-	return rc;
 }
 
 int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes)
@@ -164,13 +192,15 @@ int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t 
 	else
 		pool->ticket = ticket;
 	if (held_bytes >= pool->charged_bytes) {
-		rc = charge_more(pool, held_bytes - pool->charged_bytes, own);
+		charge_more(pool, held_bytes - pool->charged_bytes, own);
 	} else {
 		less = pool->charged_bytes - held_bytes;
 		pool->charged_bytes = held_bytes;
 		add_physical(pool, -(int64_t)less);
 		quota_release(pool->dev, QUOTA_DATA, less + own);
 	}
+	if (is_over(pool))
+		rc = -EDQUOT;
 out:
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;
@@ -227,7 +257,7 @@ void pool_destroyed(const void *key, bool was_empty)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void pool_release_orphans(struct dev dev, uint64_t bytes)
+uint64_t pool_release_orphans(struct dev dev, uint64_t bytes)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	bytes = least(bytes, state.s.orphan_bytes[dev.v]);
@@ -237,6 +267,7 @@ void pool_release_orphans(struct dev dev, uint64_t bytes)
 		quota_release(dev, QUOTA_DATA, bytes);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
 }
 
 bool pool_any(void)

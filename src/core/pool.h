@@ -22,6 +22,7 @@ void pool_init(void);
 enum pool_kind {
 	POOL_DEVICE,
 	POOL_MANAGED, /* counts whole, and is not in the driver's figure for the process */
+	POOL_STORE,   /* of graphs (core/graph.h) */
 };
 
 /*
@@ -37,6 +38,13 @@ bool pool_device(const void *pool, struct dev *out_dev);
 int pool_reserve(const void *pool, uint64_t bytes);
 
 /*
+ * True while a pool of the device is over: it grew by what the limit does not allow, which cannot be
+ * known before (room in pieces), and the tenant is still above its limit. Nothing is to be asked of
+ * the device's pools then. A store does not count: it keeps what it has as long as graphs live.
+ */
+bool pool_any_over(struct dev dev);
+
+/*
  * A number before the driver is asked for a pool's figure: an answer is dropped when one that was
  * asked for later has been settled.
  */
@@ -44,8 +52,8 @@ uint64_t pool_ask(void);
 
 /*
  * Settles: the driver says the pool holds `held_bytes`, and this thread had reserved
- * `reserved_bytes` for it (0: none). 0, or -EDQUOT when it holds more than could be reserved; the
- * caller gives memory back and settles again.
+ * `reserved_bytes` for it (0: none). What it holds is charged whatever the limit. 0, or -EDQUOT
+ * while it is over: the caller gives memory back and settles again.
  */
 int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes);
 
@@ -61,8 +69,11 @@ void pool_cancel(const void *pool, uint64_t reserved_bytes);
  */
 void pool_destroyed(const void *pool, bool was_empty);
 
-/* Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. */
-void pool_release_orphans(struct dev dev, uint64_t bytes);
+/*
+ * Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. Returns
+ * how much.
+ */
+uint64_t pool_release_orphans(struct dev dev, uint64_t bytes);
 
 /* True when any pool is known: one load, for who looks often. */
 bool pool_any(void);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "core/headroom.h"
 #include "shm/account.h"
 #include "shm/spec.h"
 
@@ -119,13 +120,18 @@ static bool look_at_region(void)
 }
 
 /* As look_at_region() for who only looks: a region that was whole is taken for whole for a while. */
-static bool is_whole(void)
+static bool is_whole_at(int64_t now_ns)
 {
 	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
 
-	if (last_ns && clock_now_ns() - last_ns < CHECK_EVERY_NS)
+	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS)
 		return !atomic_load_explicit(&state.s.is_gone, memory_order_relaxed);
 	return look_at_region();
+}
+
+static bool is_whole(void)
+{
+	return is_whole_at(clock_now_ns());
 }
 
 /* mutex held. The slot was settled to 0 bytes when it was claimed. */
@@ -265,10 +271,35 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	if (bytes > *held)
 		bytes = *held;
 	*held -= bytes;
+	headroom_forget((struct dev){ d });
 	if (check() < 0)
 		return;
 	mirror(d, false);
 	account_sub(holder_of(d), bytes);
+}
+
+/* mutex held. */
+static int charge(int d, enum quota_kind kind, uint64_t bytes)
+{
+	int rc = check();
+
+	if (rc == 0)
+		rc = account_add(holder_of(d), bytes, 0);
+	if (rc == 0) {
+		state.s.held_bytes[d][kind] += bytes;
+		mirror(d, true);
+	}
+	return rc;
+}
+
+int quota_charge(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	int rc;
+
+	lock();
+	rc = charge(dev.v, kind, bytes);
+	unlock();
+	return rc;
 }
 
 void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
@@ -277,9 +308,8 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 	lock();
 	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
-	if (bytes > have && check() == 0 && account_add(holder_of(dev.v), bytes - have, 0) == 0) {
-		held[kind] += bytes - have;
-		mirror(dev.v, true);
+	if (bytes > have) {
+		charge(dev.v, kind, bytes - have);
 	} else if (bytes < have) {
 		less = have - bytes < held[kind] ? have - bytes : held[kind];
 		take_off(dev.v, kind, less);
@@ -328,21 +358,28 @@ static uint64_t total_bytes(struct dev dev)
 	return __atomic_load_n(&state.s.region->own->accounts[dev.v].total_bytes, __ATOMIC_RELAXED);
 }
 
-void quota_settle(struct dev dev)
+/* The caller has seen the region whole. */
+static void settle(struct dev dev, int64_t now_ns)
 {
 	const struct ration_slot *slot = &state.s.region->own->slots[state.s.slot];
-	int64_t now_ns, last_ns;
+	int64_t last_ns;
 
 	/* Alone there is nobody to look for. */
-	if (!is_whole() ||
-	    total_bytes(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
+	if (total_bytes(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
 		return;
-	now_ns = clock_now_ns();
 	last_ns = atomic_load(&state.s.settled_ns);
 	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)
 		return;
 	atomic_store(&state.s.settled_ns, now_ns);
 	reap();
+}
+
+void quota_settle(struct dev dev)
+{
+	int64_t now_ns = clock_now_ns();
+
+	if (is_whole_at(now_ns))
+		settle(dev, now_ns);
 }
 
 void quota_leave(void)
@@ -383,11 +420,11 @@ static uint64_t configured_bytes(struct dev dev)
 	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
 }
 
-uint64_t quota_limit(struct dev dev)
+static uint64_t limit_of(struct dev dev, bool is_region_whole)
 {
 	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
 
-	if (is_whole()) {
+	if (is_region_whole) {
 		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
 
 		/* A word that was cleared does not lift a limit that was configured. */
@@ -397,13 +434,44 @@ uint64_t quota_limit(struct dev dev)
 	return atomic_load_explicit(last, memory_order_relaxed);
 }
 
-uint64_t quota_left(struct dev dev)
+uint64_t quota_limit(struct dev dev)
 {
-	uint64_t limit = quota_limit(dev), used = quota_used(dev);
+	return limit_of(dev, is_whole());
+}
 
+static uint64_t left_of(uint64_t limit, uint64_t used)
+{
 	if (limit == 0 && used != UINT64_MAX)
 		return UINT64_MAX;
 	return used < limit ? limit - used : 0;
+}
+
+struct quota_share quota_share(struct dev dev, int64_t now_ns)
+{
+	bool is_region_whole = is_whole_at(now_ns);
+	uint64_t limit = limit_of(dev, is_region_whole), used = UINT64_MAX;
+
+	if (limit && is_region_whole)
+		settle(dev, now_ns);
+	if (is_region_whole)
+		used = total_bytes(dev);
+	return (struct quota_share){ .limit_bytes = limit,
+				     .used_bytes = used,
+				     .left_bytes = left_of(limit, used) };
+}
+
+bool quota_is_over(struct dev dev)
+{
+	uint64_t limit = quota_limit(dev);
+
+	return limit && quota_used(dev) > limit;
+}
+
+uint64_t quota_left(struct dev dev)
+{
+	uint64_t limit = quota_limit(dev);
+
+	return left_of(limit, quota_used(dev));
 }
 
 const char *quota_uuid(struct dev dev)

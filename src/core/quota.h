@@ -24,6 +24,12 @@ void quota_init(struct region *region, struct slot *slot);
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /*
+ * Charges `bytes` whatever the limit: the card has given them already. 0, or -ESTALE when the region
+ * is not ours any more.
+ */
+int quota_charge(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
+/*
  * Makes what this process holds as context and module `bytes` together, whatever the limit: the
  * card has given them already. What is added counts as `kind`; what is taken off is of `kind` first.
  */
@@ -55,8 +61,20 @@ void quota_leave(void);
 uint64_t quota_used(struct dev dev);
 uint64_t quota_limit(struct dev dev);
 
+/* True when the tenant holds more than its limit. */
+bool quota_is_over(struct dev dev);
+
 /* Bytes that can still be reserved: UINT64_MAX without a limit. */
 uint64_t quota_left(struct dev dev);
+
+/*
+ * What quota_limit(), quota_used() and quota_left() say, after quota_settle(), by one look at the
+ * region. `now_ns` is clock_now_ns().
+ */
+struct quota_share {
+	uint64_t limit_bytes, used_bytes, left_bytes;
+};
+struct quota_share quota_share(struct dev dev, int64_t now_ns);
 
 /* Name of the device, for messages. */
 const char *quota_uuid(struct dev dev);

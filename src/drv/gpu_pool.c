@@ -167,7 +167,7 @@ int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
 {
 	int rc = settle(pool, reserved_bytes);
 
-	/* A pool that grew past the limit while it had room in pieces may not need to. */
+	/* What it does not use may be more than it grew past the limit. */
 	return rc < 0 && trim(pool) ? settle(pool, 0) : rc;
 }
 

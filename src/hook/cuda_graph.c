@@ -77,7 +77,7 @@ static int reserve(uint64_t bytes[RATION_DEVICES], struct dev *out_dev)
 		if (bytes[d] == 0)
 			continue;
 		*out_dev = dev;
-		rc = pool_enter(graph_store(dev), dev, POOL_DEVICE) ?
+		rc = pool_enter(graph_store(dev), dev, POOL_STORE) ?
 			     pool_reserve(graph_store(dev), bytes[d]) :
 			     -ENOMEM;
 		if (rc == -EDQUOT && charge_ask_card(dev))
@@ -265,10 +265,9 @@ static void settle(CUgraphExec exec, const uint64_t again_bytes[RATION_DEVICES])
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct dev dev = { d };
 
-		/* The work is under way: what could not be reserved counts as overhead. */
-		if (parts[d].has_memory &&
-		    gpu_pool_settle(graph_store(dev), parts[d].reserved_bytes + again_bytes[d]) < 0)
-			charge_reconcile(dev, QUOTA_MODULE);
+		/* The work is under way: what it grew by past the limit counts all the same. */
+		if (parts[d].has_memory)
+			gpu_pool_settle(graph_store(dev), parts[d].reserved_bytes + again_bytes[d]);
 	}
 }
 

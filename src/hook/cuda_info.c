@@ -1,4 +1,6 @@
 /* What a program is told of the device's memory: the tenant's share is the card. */
+#include "base/clock.h"
+#include "core/headroom.h"
 #include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_pool.h"
@@ -10,18 +12,14 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* The card's figures as the tenant sees them: free is what an allocation can really get. */
-static void share(struct dev dev, size_t *inout_free_bytes, size_t *inout_total_bytes)
+static uint64_t shared_free(const struct quota_share *share, uint64_t free_bytes)
 {
-	uint64_t limit = quota_limit(dev);
+	return share->limit_bytes ? least(free_bytes, share->left_bytes) : free_bytes;
+}
 
-	if (limit == 0)
-		return;
-	/* What pools gave back in a synchronisation shows in no call of theirs. */
-	if (pool_any())
-		gpu_pool_refresh(dev);
-	quota_settle(dev);
-	*inout_total_bytes = least(*inout_total_bytes, limit);
-	*inout_free_bytes = least(*inout_free_bytes, quota_left(dev));
+static uint64_t shared_total(const struct quota_share *share, uint64_t total_bytes)
+{
+	return share->limit_bytes ? least(total_bytes, share->limit_bytes) : total_bytes;
 }
 
 static bool current_device(struct dev *out_dev)
@@ -31,49 +29,79 @@ static bool current_device(struct dev *out_dev)
 	return init_is_member() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, out_dev);
 }
 
-/* Whether an output may be NULL is the driver's to say. */
+/* The share of the current device, at `now_ns`; a limit of 0 where there is none to hold. */
+static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
+{
+	if (!current_device(out_dev))
+		return (struct quota_share){ 0 };
+	/* What pools gave back in a synchronisation shows in no call of theirs. */
+	if (pool_any())
+		gpu_pool_refresh(*out_dev);
+	*out_now_ns = clock_now_ns();
+	return quota_share(*out_dev, *out_now_ns);
+}
+
+/* Asks the driver, and notes what it says where that tells how much the tenant could have. */
+static CUresult ask(struct dev dev, const struct quota_share *share, int64_t now_ns,
+		    size_t *out_free_bytes, size_t *out_total_bytes)
+{
+	CUresult res = real.cuMemGetInfo_v2(out_free_bytes, out_total_bytes);
+
+	if (res == CUDA_SUCCESS && share->limit_bytes && share->used_bytes <= share->limit_bytes &&
+	    out_free_bytes && out_total_bytes)
+		headroom_note(dev, *out_free_bytes + share->used_bytes, *out_total_bytes, now_ns);
+	return res;
+}
+
+/*
+ * Whether an output may be NULL is the driver's to say. It takes microseconds to say what the card has
+ * free; while that is more than the tenant has left, it is asked once in HEADROOM_NS. An error that
+ * earlier work left in the context is told by other calls at once, and by this one that much later.
+ */
 CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 {
-	size_t free_bytes = 0, total_bytes = 0;
+	size_t free_bytes = SIZE_MAX, total_bytes = 0;
+	struct quota_share share;
+	int64_t now_ns = 0;
 	struct dev dev;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo_v2))
 		return enter_missing();
-	res = real.cuMemGetInfo_v2(out_free_bytes ? &free_bytes : NULL,
-				   out_total_bytes ? &total_bytes : NULL);
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (current_device(&dev))
-		share(dev, &free_bytes, &total_bytes);
+	share = find_share(&dev, &now_ns);
+	if (!share.limit_bytes || !out_free_bytes || !out_total_bytes ||
+	    !headroom_covers(dev, share.limit_bytes, now_ns, &total_bytes)) {
+		res = ask(dev, &share, now_ns, out_free_bytes ? &free_bytes : NULL,
+			  out_total_bytes ? &total_bytes : NULL);
+		if (res != CUDA_SUCCESS)
+			return res;
+	}
 	if (out_free_bytes)
-		*out_free_bytes = free_bytes;
+		*out_free_bytes = shared_free(&share, free_bytes);
 	if (out_total_bytes)
-		*out_total_bytes = total_bytes;
-	return res;
+		*out_total_bytes = shared_total(&share, total_bytes);
+	return CUDA_SUCCESS;
 }
 
 /* The form of CUDA 3: 32 bits, saturated as the driver does. */
 CUresult hook_cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total_bytes)
 {
 	unsigned int free32 = 0, total32 = 0;
-	size_t free_bytes, total_bytes;
+	struct quota_share share;
+	int64_t now_ns;
 	struct dev dev;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo))
 		return enter_missing();
+	share = find_share(&dev, &now_ns);
 	res = real.cuMemGetInfo(out_free_bytes ? &free32 : NULL, out_total_bytes ? &total32 : NULL);
 	if (res != CUDA_SUCCESS)
 		return res;
-	free_bytes = free32;
-	total_bytes = total32;
-	if (current_device(&dev))
-		share(dev, &free_bytes, &total_bytes);
 	if (out_free_bytes)
-		*out_free_bytes = (unsigned int)least(free_bytes, UINT32_MAX);
+		*out_free_bytes = (unsigned int)shared_free(&share, free32);
 	if (out_total_bytes)
-		*out_total_bytes = (unsigned int)least(total_bytes, UINT32_MAX);
+		*out_total_bytes = (unsigned int)shared_total(&share, total32);
 	return res;
 }
 

@@ -86,7 +86,8 @@ static bool is_capturing(CUstream stream)
 /*
  * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
  * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve it
- * after all: then the pool grows unreserved, past the limit perhaps, until that is undone.
+ * after all: then the pool grows unreserved, past the limit perhaps, until that is undone. Until then
+ * nothing more is asked of it, so every thread is above the limit by one request at most.
  */
 static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
 {
@@ -94,16 +95,19 @@ static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uin
 	int rc;
 
 	*out_bytes = 0;
-	if (gpu_pool_room(pool) >= a->size_bytes)
-		return 0;
-	rc = pool_reserve(pool, want);
-	if (rc == -EDQUOT && is_capturing(a->stream))
-		return 0;
-	if (rc == -EDQUOT && charge_ask_card(dev))
+	for (bool is_asked = false;; is_asked = true) {
+		if (!pool_any_over(dev) && gpu_pool_room(pool) >= a->size_bytes)
+			return 0;
 		rc = pool_reserve(pool, want);
-	if (rc == 0)
-		*out_bytes = want;
-	return rc;
+		if (rc == 0)
+			*out_bytes = want;
+		if (rc != -EDQUOT || is_asked)
+			return rc;
+		if (is_capturing(a->stream))
+			return 0;
+		if (!charge_ask_card(dev))
+			return rc;
+	}
 }
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
@@ -267,13 +271,16 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return enter_missing();
 	if (!init_is_member() || !pool_device(pool, &dev))
 		return real.cuMemPoolDestroy(pool);
+	/* Until it is out of the books too, its figure is not to be held against the card's. */
+	charge_begin();
 	gpu_pool_settle(pool, 0);
 	was_empty = gpu_pool_is_empty(pool);
 	res = real.cuMemPoolDestroy(pool);
 	if (res == CUDA_SUCCESS) {
 		pool_destroyed(pool, was_empty);
-		charge_reconcile(dev, QUOTA_MODULE);
+		charge_look_later(dev);
 	}
+	charge_over();
 	return res;
 }
 

@@ -62,11 +62,37 @@ static void growth_over_the_limit_is_refused(void)
 	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
 	CHECK((int)pool_reserve(&pool_a, MIB_BYTES(1) + 1) == -EDQUOT);
 	CHECK_EQ(pool_reserve(&pool_a, MIB_BYTES(1)), 0);
-	/* It took more than that: what was reserved is charged, and the caller gives back. */
+	CHECK(!pool_any_over(dev0));
+	/* It took more than that: all of it is charged, and the caller gives back. */
 	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(2), MIB_BYTES(1)) == -EDQUOT);
-	CHECK_EQ(quota_used(dev0), MIB_BYTES(1));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(2));
+	CHECK_EQ(track_physical(dev0), MIB_BYTES(2));
+	CHECK(pool_any_over(dev0));
+	/* Until the card has it back: nobody finds room, nor does another figure make it right. */
+	CHECK((int)pool_reserve(&pool_a, 1) == -EDQUOT);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, 1) == -EDQUOT);
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(2), 0) == -EDQUOT);
 	settle(&pool_a, MIB_BYTES(1), 0);
 	CHECK_EQ(quota_used(dev0), MIB_BYTES(1));
+	CHECK(!pool_any_over(dev0));
+	/* Who got memory of a pool that did not grow keeps it, while another one is over. */
+	CHECK(pool_enter(&pool_b, dev0, POOL_DEVICE));
+	CHECK((int)pool_settle(&pool_b, pool_ask(), MIB_BYTES(1), 0) == -EDQUOT);
+	settle(&pool_a, MIB_BYTES(1), 0);
+	CHECK(pool_any_over(dev0) && !pool_any_over((struct dev){ 1 }));
+}
+
+/* It never shrinks by itself: who asks pools for memory would be refused for ever. */
+static void a_store_over_the_limit_refuses_no_pool(void)
+{
+	struct member m;
+
+	join(&m, "1m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_STORE));
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(2), 0) == -EDQUOT);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(2));
+	CHECK_EQ(track_physical(dev0), MIB_BYTES(2));
+	CHECK(!pool_any_over(dev0));
 }
 
 /* One thread's figure may hold what another has grown by and not settled. */
@@ -232,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(a_pool_is_charged_by_what_it_holds),
 		fresh_test(growth_over_the_limit_is_refused),
+		fresh_test(a_store_over_the_limit_refuses_no_pool),
 		fresh_test(growth_of_another_thread_is_charged_once),
 		fresh_test(an_older_figure_is_dropped),
 		fresh_test(without_a_figure_the_reservation_stays),

@@ -6,6 +6,7 @@
 #include "cuda_address.h"
 #include "cuda_call.h"
 #include "cuda_context.h"
+#include "cuda_device.h"
 #include "cuda_graph.h"
 #include "cuda_graph_store.h"
 #include "cuda_heap.h"
@@ -31,30 +32,28 @@ static void set_rights(struct cuda_graph_memory *m, uint64_t devices)
 	cuda_range_unlock();
 }
 
-static int place(struct cuda_graph_memory *m)
-{
-	uint64_t physical;
+/* Device memory that a graph took for all that it allocates on a device; as long as any of it lies there. */
+struct cuda_graph_chunk {
+	uint64_t physical, bytes;
+	int memories;
+};
 
-	if (m->physical)
-		return 0;
-	if (cuda_graph_store_take(m->dev, m->taken_bytes, &physical) != 0)
-		return -1;
-	if (cuda_heap_alias(physical, m->taken_bytes, m->params.dptr) != 0) {
-		cuda_graph_store_give(m->dev, physical, m->taken_bytes);
-		return -1;
-	}
-	m->physical = physical;
-	return 0;
+static void put_chunk(struct cuda_graph_chunk *chunk, CUdevice dev)
+{
+	if (--chunk->memories > 0)
+		return;
+	cuda_graph_store_give(dev, chunk->physical, chunk->bytes);
+	free(chunk);
 }
 
 static void unplace(struct cuda_graph_memory *m)
 {
-	if (!m->physical)
+	if (!m->chunk)
 		return;
 	set_rights(m, 0);
 	cuda_address_blank(m->params.dptr, m->taken_bytes);
-	cuda_graph_store_give(m->dev, m->physical, m->taken_bytes);
-	m->physical = 0;
+	put_chunk(m->chunk, m->dev);
+	m->chunk = NULL;
 }
 
 static void delete_memory(struct cuda_graph_memory *m)
@@ -264,11 +263,82 @@ void cuda_graph_memory_unclaim(const struct cuda_program *program)
 			allocated(program, i)->is_claimed = false;
 }
 
+static bool is_resting(const struct cuda_graph_memory *m)
+{
+	return m->uses == 0 && !m->is_unfreed;
+}
+
+/* The allocation of node i, if it is on the device and has no memory yet. */
+static struct cuda_graph_memory *unplaced(const struct cuda_program *program, int i, CUdevice dev)
+{
+	struct cuda_graph_memory *m = allocated(program, i);
+
+	return m && m->dev == dev && !m->chunk ? m : NULL;
+}
+
+/* Puts what has no memory yet into the chunk; its last user gives it back. */
+static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *program,
+		     CUdevice dev)
+{
+	uint64_t at = chunk->physical;
+	CUresult res = CUDA_SUCCESS;
+
+	chunk->memories = 1;
+	for (int i = 0; i < program->count; i++) {
+		struct cuda_graph_memory *m = unplaced(program, i, dev);
+
+		if (!m)
+			continue;
+		if (cuda_heap_alias(at, m->taken_bytes, m->params.dptr) != 0) {
+			res = CUDA_ERROR_OUT_OF_MEMORY;
+			break;
+		}
+		at += m->taken_bytes;
+		m->chunk = chunk;
+		chunk->memories++;
+	}
+	put_chunk(chunk, dev);
+	return res;
+}
+
+static CUresult place(const struct cuda_program *program, CUdevice dev)
+{
+	struct cuda_graph_chunk *chunk;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < program->count; i++)
+		if (unplaced(program, i, dev))
+			bytes += unplaced(program, i, dev)->taken_bytes;
+	if (bytes == 0)
+		return CUDA_SUCCESS;
+	chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	chunk->bytes = bytes;
+	if (cuda_graph_store_take(dev, &chunk->bytes, &chunk->physical) != 0) {
+		free(chunk);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return fill(chunk, program, dev);
+}
+
 CUresult cuda_graph_memory_place(const struct cuda_program *program)
 {
+	bool is_whole = true;
+
 	for (int i = 0; i < program->count; i++)
-		if (allocated(program, i) && place(allocated(program, i)) != 0)
-			return CUDA_ERROR_OUT_OF_MEMORY;
+		is_whole = is_whole && (!allocated(program, i) || allocated(program, i)->chunk);
+	if (is_whole)
+		return CUDA_SUCCESS;
+	/* One chunk has it all, and graphs that rest leave theirs to this one. */
+	for (CUdevice dev = 0; cuda_device_is_valid(dev); dev++) {
+		CUresult res;
+
+		cuda_graph_memory_rest(dev);
+		res = place(program, dev);
+		if (res != CUDA_SUCCESS)
+			return res;
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -364,11 +434,6 @@ CUresult cuda_graph_memory_free_async(CUdeviceptr address, struct CUstream_st *s
 	m->uses++;
 	set_unfreed(m, false);
 	return cuda_stream_enqueue(stream, work);
-}
-
-static bool is_resting(const struct cuda_graph_memory *m)
-{
-	return m->uses == 0 && !m->is_unfreed;
 }
 
 void cuda_graph_memory_rest(CUdevice dev)

@@ -16,6 +16,8 @@ struct CUstream_st;
 struct cuda_program;
 struct cuda_work;
 
+struct cuda_graph_chunk;
+
 struct cuda_graph_memory {
 	CUDA_MEM_ALLOC_NODE_PARAMS params; /* constant; with a list of accesses of its own */
 	CUdevice dev;                      /* constant */
@@ -23,7 +25,7 @@ struct cuda_graph_memory {
 	uint64_t devices;                  /* constant: ordinals that may touch it */
 	uint64_t taken_bytes;              /* constant: whole blocks */
 	struct cuda_range *range;          /* in the map from the first to the last moment */
-	uint64_t physical;                 /* device memory behind it; 0: none */
+	struct cuda_graph_chunk *chunk;    /* device memory behind it; NULL: none */
 	int references;                    /* nodes, programs and frees; one for being unfreed */
 	int uses;                          /* launches and frees under way */
 	bool is_claimed;                   /* an executable graph allocates it */

@@ -9,8 +9,8 @@
 
 #include "abi/cuda.h"
 
-/* Takes `bytes` of whole blocks out of the device's store, which grows for it. 0 or -ENOMEM. */
-int cuda_graph_store_take(CUdevice dev, uint64_t bytes, uint64_t *out_address);
+/* Takes *inout_bytes, made whole units, out of the device's store, which grows for it. 0 or -ENOMEM. */
+int cuda_graph_store_take(CUdevice dev, uint64_t *inout_bytes, uint64_t *out_address);
 
 /* Puts it back: it stays the store's. */
 void cuda_graph_store_give(CUdevice dev, uint64_t address, uint64_t bytes);

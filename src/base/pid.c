@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/sys.h"
+#include "base/units.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ static int innermost(int pid)
 	at += strlen("\nNSpid:\t");
 	at[strcspn(at, "\n")] = '\0';
 	last = strrchr(at, '\t');
-	return last ? atoi(last + 1) : 0;
+	return last ? (int)units_parse_digits(last + 1, NULL) : 0;
 }
 
 /* False where /proc is another namespace's: its numbers mean nothing to us. */
@@ -62,7 +62,7 @@ static bool proc_is_ours(void)
 	ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
 
 	text[n > 0 ? n : 0] = '\0';
-	return atoi(text) == getpid();
+	return units_parse_digits(text, NULL) == (uint64_t)getpid();
 }
 
 int pid_here(int inner, uint64_t namespace, uint64_t start_ticks)
@@ -72,7 +72,7 @@ int pid_here(int inner, uint64_t namespace, uint64_t start_ticks)
 	int found = 0;
 
 	while (proc && !found && (entry = readdir(proc))) {
-		int pid = atoi(entry->d_name);
+		int pid = (int)units_parse_digits(entry->d_name, NULL);
 		uint64_t its;
 
 		if (pid <= 0 || innermost(pid) != inner)

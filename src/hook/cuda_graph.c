@@ -12,6 +12,9 @@
 
 enum { GRAPH_DEPTH_MAX = 32 };
 
+/* A store takes whole units for each graph that needs memory (docs/real-gpu.md). */
+#define STORE_UNIT_BYTES (UINT64_C(32) << 20)
+
 static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES]);
 
 /* Adds what one node allocates. False where the driver does not tell. */
@@ -99,6 +102,15 @@ static bool is_any(const uint64_t bytes[RATION_DEVICES])
 	return false;
 }
 
+static void round_up(uint64_t bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		bytes[d] = bytes[d] > UINT64_MAX - STORE_UNIT_BYTES ?
+				   UINT64_MAX :
+				   (bytes[d] + STORE_UNIT_BYTES - 1) / STORE_UNIT_BYTES *
+					   STORE_UNIT_BYTES;
+}
+
 /* One instantiation call with its arguments bound: the forms differ in those alone. */
 struct instantiate {
 	CUgraphExec *out_exec;
@@ -133,6 +145,7 @@ static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 	is_known = sum_graph(i->graph, 0, bytes);
 	if (is_known && !is_any(bytes))
 		return call(i);
+	round_up(bytes);
 	rc = is_known ? reserve(bytes, &dev) : 0;
 	if (rc < 0)
 		return enter_refused(rc, dev, bytes[dev.v]);

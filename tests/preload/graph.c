@@ -67,10 +67,10 @@ static void reserve(int argc, char **argv)
 	graph = make(100 * MIB, FREES);
 	SAME(client_charged(0), CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
-	SAME(client_charged(0), CONTEXT_BYTES + 100 * MIB);
+	SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
 	IS(instantiate(make(client_limit(0) - CONTEXT_BYTES - 99 * MIB, FREES), &other),
 	   CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(0), CONTEXT_BYTES + 100 * MIB);
+	SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
 	OK(cuGraphExecDestroy(exec));
 	SAME(client_charged(0), CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
@@ -159,6 +159,25 @@ static void kept(int argc, char **argv)
 	}
 }
 
+/* units: each graph that keeps memory takes units of its own; the limit is not a multiple of them. */
+static void units(int argc, char **argv)
+{
+	CUgraphExec exec = NULL;
+	int got = 0;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	while (instantiate(make(2 * MIB, KEEPS), &exec) == CUDA_SUCCESS) {
+		run(exec);
+		got++;
+		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHECK(client_charged(0) <= client_limit(0));
+	}
+	CHECK(got > 0);
+	client_pause("refused");
+}
+
 /* inside: graphs in graphs, and clones. */
 static void inside(int argc, char **argv)
 {
@@ -173,12 +192,12 @@ static void inside(int argc, char **argv)
 	if (cuGraphAddChildGraphNode(&node, outer, NULL, 0, make(50 * MIB, FREES)) ==
 		    CUDA_SUCCESS &&
 	    instantiate(outer, &exec) == CUDA_SUCCESS) {
-		SAME(client_charged(0), CONTEXT_BYTES + 50 * MIB);
+		SAME(client_charged(0), CONTEXT_BYTES + 64 * MIB);
 		OK(cuGraphExecDestroy(exec));
 	}
 	if (cuGraphClone(&clone, make(50 * MIB, FREES)) == CUDA_SUCCESS &&
 	    instantiate(clone, &exec) == CUDA_SUCCESS) {
-		SAME(client_charged(0), CONTEXT_BYTES + 50 * MIB);
+		SAME(client_charged(0), CONTEXT_BYTES + 64 * MIB);
 		OK(cuGraphExecDestroy(exec));
 	}
 	SAME(client_charged(0), CONTEXT_BYTES);
@@ -202,7 +221,7 @@ static void captured(int argc, char **argv)
 	OK(cuStreamEndCapture(stream, &graph));
 	SAME(client_charged(0), CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
-	SAME(client_charged(0), CONTEXT_BYTES + 80 * MIB);
+	SAME(client_charged(0), CONTEXT_BYTES + 96 * MIB);
 	OK(cuGraphLaunch(exec, stream));
 	OK(cuStreamSynchronize(stream));
 	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
@@ -260,9 +279,11 @@ static void faults(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "reserve", reserve }, { "again", again },   { "idle", idle },
-		{ "kept", kept },       { "inside", inside }, { "captured", captured },
-		{ "shared", shared },   { "faults", faults }, { 0 },
+		{ "reserve", reserve },   { "again", again },
+		{ "idle", idle },         { "kept", kept },
+		{ "units", units },       { "inside", inside },
+		{ "captured", captured }, { "shared", shared },
+		{ "faults", faults },     { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -23,6 +23,13 @@ def test_what_was_trimmed_is_taken_again(place):
     program.go().end()
 
 
+def test_units_of_the_store(place):
+    program = place.start("graph", "units", RATION_MEM=LIMIT - 2 * MIB).await_word("refused")
+    assert place.truth() == {program.pid: place.charged()}
+    assert place.charged() <= LIMIT - 2 * MIB
+    program.go().end()
+
+
 @pytest.mark.parametrize("case", ["idle", "kept", "inside", "captured", "shared"])
 def test_graphs(place, case):
     place.run("graph", case, RATION_MEM=LIMIT, err=None)

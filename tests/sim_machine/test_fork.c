@@ -1,4 +1,5 @@
 /* Places of processes: fork, exec, closed descriptors, pid namespaces. */
+#include "base/clock.h"
 #include "machine_file.h"
 #include "place.h"
 
@@ -261,7 +262,7 @@ static int make_namespace(void *arg)
 {
 	struct stage *stage = arg;
 	struct machine_process list[2];
-	int found;
+	int found, status;
 	pid_t pid;
 
 	if (!place_unshare(CLONE_NEWPID))
@@ -274,8 +275,11 @@ static int make_namespace(void *arg)
 			_exit(SKIPPED);
 		_exit(be_first_of_namespace(stage));
 	}
-	while (!place_await(&stage->ready, 1) && !waitpid(pid, NULL, WNOHANG))
-		;
+	while (!atomic_load(&stage->ready)) {
+		if (waitpid(pid, &status, WNOHANG))
+			return WIFEXITED(status) ? WEXITSTATUS(status) : 12;
+		clock_sleep_ns(NSEC_PER_MSEC);
+	}
 	found = machine_processes(1, list, 2);
 	atomic_store(&stage->go, 1);
 	if (found != 1 || list[0].pid != (uint32_t)pid) {

@@ -55,18 +55,37 @@ static void call_launch(const struct way *w)
 static const struct measure {
 	const char *name;
 	void (*call)(const struct way *w);
+	long pause_ns; /* before each call: the figures that are kept for a moment are old then */
 } measures[] = {
-	{ "cuMemGetInfo", call_get_info },
-	{ "cuMemAlloc+cuMemFree of 4 KiB", call_alloc_4k },
-	{ "cuMemAlloc+cuMemFree of 2 MiB", call_alloc_2m },
-	{ "cuLaunchKernel", call_launch },
+	{ "cuMemGetInfo", call_get_info, 0 },
+	{ "cuMemGetInfo after 1 ms", call_get_info, 1000000 },
+	{ "cuMemAlloc+cuMemFree of 4 KiB", call_alloc_4k, 0 },
+	{ "cuMemAlloc+cuMemFree of 2 MiB", call_alloc_2m, 0 },
+	{ "cuLaunchKernel", call_launch, 0 },
 };
+
+/* As batch_ns(), for calls each of which comes after a pause. */
+static double paused_ns(const struct measure *m, const struct way *w, long calls)
+{
+	struct timespec pause = { .tv_nsec = m->pause_ns };
+	int64_t start_ns, took_ns = 0;
+
+	for (long i = 0; i < calls; i++) {
+		nanosleep(&pause, NULL);
+		start_ns = driver_now_ns();
+		m->call(w);
+		took_ns += driver_now_ns() - start_ns;
+	}
+	return (double)took_ns / (double)calls;
+}
 
 /* Nanoseconds per call of a batch; what it left in the GPU's queue is waited for after. */
 static double batch_ns(const struct measure *m, const struct way *w, long calls)
 {
 	int64_t start_ns = driver_now_ns(), took_ns;
 
+	if (m->pause_ns)
+		return paused_ns(m, w, calls / 10 + 1);
 	for (long i = 0; i < calls; i++)
 		m->call(w);
 	took_ns = driver_now_ns() - start_ns;

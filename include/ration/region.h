@@ -18,7 +18,8 @@
  *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and a
- *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) Who holds the byte may change the slot, nobody else.
+ *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) The owner
+ *   changes its slot and nobody else; who takes a slot or reaps it has its RATION_LOCK_REAP meanwhile.
  *   Creation, attaching and changes of the device table and of mem_spec happen under the byte range
  *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
  *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
@@ -54,11 +55,11 @@
 
 /*
  * Lock bytes, far above the range that HAMi-core locks (0..2008951): slot n's life, the keeper's,
- * and the right to reap slot n while a fork child of its dead owner still has the first.
+ * and the right to take or to reap slot n, which is had before its life is looked at.
  */
 #define RATION_LOCK_SLOT ((int64_t)1 << 40)
 #define RATION_LOCK_KEEPER (((int64_t)1 << 40) + 65536)
-#define RATION_LOCK_ORPHAN (((int64_t)1 << 40) + 131072)
+#define RATION_LOCK_REAP (((int64_t)1 << 40) + 131072)
 
 enum {
 	HAMI_DEVICES = 16,

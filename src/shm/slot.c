@@ -16,6 +16,9 @@
 
 enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
 
+/* How long a slot of our own that was lost may be another's: one reaps it. */
+#define RETAKE_WAIT_NS (10 * NSEC_PER_MSEC)
+
 static void hint_set(struct region *r, unsigned index, uint8_t value)
 {
 	__atomic_store_n(&r->own->hint[index], value, __ATOMIC_RELAXED);
@@ -61,7 +64,7 @@ static int keep_lock(struct region *r, int fd, int64_t at, struct slot *out)
 	fd = region_reopen(r);
 	if (fd < 0)
 		return fd;
-	/* Only a reaper can have it, for a moment: claiming needs the creation lock, which is ours. */
+	/* Only who looks whether it lives can have it, for a moment: the right to take it is ours. */
 	rc = lock_wait(fd, at, 1, NSEC_PER_SEC);
 	if (rc < 0) {
 		close(fd);
@@ -72,7 +75,7 @@ keep_fd:
 	return 0;
 }
 
-/* Takes all that slot `index` holds off the accounts. The caller has its byte. */
+/* Takes all that slot `index` holds off the accounts. The caller has its RATION_LOCK_REAP. */
 static void give_back(struct region *r, unsigned index)
 {
 	struct account_holder h;
@@ -173,7 +176,27 @@ static void fill(struct region *r, unsigned index, bool by_descriptor)
 	__atomic_store_n(&h->status, HAMI_RUNNING, __ATOMIC_RELEASE);
 }
 
-/* The first slot whose byte can be had; those that look free first. Locked on `fd`. */
+/*
+ * Takes the byte of slot i on `fd`, and on the region's own descriptor (the creation lock is held) the
+ * right to take it. 0 or -EAGAIN.
+ */
+static int try_byte(struct region *r, int fd, int i)
+{
+	int rc = lock_try(r->fd, RATION_LOCK_REAP + i, 1);
+
+	if (rc < 0)
+		return rc;
+	rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
+	if (rc == 0 && slot_is_robbed(&r->own->slots[i])) {
+		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
+		rc = -EAGAIN;
+	}
+	if (rc < 0)
+		lock_drop(r->fd, RATION_LOCK_REAP + i, 1);
+	return rc;
+}
+
+/* The first slot that can be had; those that look free first. */
 static int take_byte(struct region *r, int fd)
 {
 	for (int pass = 0; pass < 2; pass++) {
@@ -181,15 +204,12 @@ static int take_byte(struct region *r, int fd)
 			bool taken = __atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED);
 			int rc;
 
-			if (taken != (pass == 1))
+			/* Those that were reaped since the first pass look free by now. */
+			if (taken && pass == 0)
 				continue;
-			rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
-			if (rc == 0 && !slot_is_robbed(&r->own->slots[i]))
-				return i;
-			if (rc == 0)
-				lock_drop(fd, RATION_LOCK_SLOT + i, 1);
-			else if (rc != -EAGAIN)
-				return rc;
+			rc = try_byte(r, fd, i);
+			if (rc != -EAGAIN)
+				return rc < 0 ? rc : i;
 		}
 	}
 	return -EUSERS;
@@ -217,34 +237,29 @@ int slot_claim(struct region *r, struct slot *out)
 		return index;
 	}
 	rc = keep_lock(r, fd, RATION_LOCK_SLOT + index, out);
-	if (rc < 0)
-		return rc;
-	out->index = (unsigned)index;
-	give_back(r, out->index);
-	clear_hami(&r->hami->procs[index]);
-	fill(r, out->index, out->fd >= 0);
-	if (is_few(r->own))
+	if (rc == 0) {
+		out->index = (unsigned)index;
+		give_back(r, out->index);
+		clear_hami(&r->hami->procs[index]);
+		fill(r, out->index, out->fd >= 0);
+	}
+	lock_drop(r->fd, RATION_LOCK_REAP + index, 1);
+	if (rc == 0 && is_few(r->own))
 		slot_reap(r, index);
-	return 0;
+	return rc;
 }
 
-int slot_check(struct region *r, struct slot *slot)
+/* Takes our slot's byte again, which was lost with its descriptor; `guard` has RATION_LOCK_REAP. */
+static int claim_again(struct region *r, struct slot *slot)
 {
-	struct stat st;
-	int fd, rc;
+	int fd = region_reopen(r), rc;
 
-	if (slot->fd < 0)
-		return 0;
-	/* While the descriptor is open on our file, its description has the lock. */
-	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
-		return 0;
-	fd = region_reopen(r);
 	if (fd < 0)
-		return -ESTALE;
-	rc = lock_wait(fd, RATION_LOCK_SLOT + slot->index, 1, 10 * NSEC_PER_MSEC);
+		return fd;
+	rc = lock_wait(fd, RATION_LOCK_SLOT + slot->index, 1, RETAKE_WAIT_NS);
 	if (rc < 0) {
 		close(fd);
-		return -ESTALE;
+		return rc;
 	}
 	slot->fd = fd_out_of_the_way(fd);
 	if (r->own->slots[slot->index].pid != (uint32_t)getpid()) {
@@ -256,38 +271,65 @@ int slot_check(struct region *r, struct slot *slot)
 	return 1;
 }
 
+int slot_check(struct region *r, struct slot *slot)
+{
+	struct stat st;
+	int guard, rc;
+
+	if (slot->fd < 0)
+		return 0;
+	/* While the descriptor is open on our file, its description has the lock. */
+	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
+		return 0;
+	guard = region_reopen(r);
+	if (guard < 0)
+		return -ESTALE;
+	rc = lock_wait(guard, RATION_LOCK_REAP + slot->index, 1, RETAKE_WAIT_NS);
+	if (rc == 0)
+		rc = claim_again(r, slot);
+	close(guard);
+	return rc < 0 ? -ESTALE : rc;
+}
+
 void slot_vacate(struct region *r, const struct slot *slot)
 {
 	if (slot->index < HAMI_SLOTS)
 		clear_hami(&r->hami->procs[slot->index]);
 }
 
-/* Reaps slot i if its owner is dead. True when it was. */
+/*
+ * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who has
+ * just taken the byte waits before the slot is its own. True when it was.
+ */
+static bool reap_locked(struct region *r, int fd, unsigned i)
+{
+	bool is_free = lock_try(fd, RATION_LOCK_SLOT + i, 1) == 0;
+	bool is_dead;
+
+	/* A child of the owner may have the byte; where it is free a living owner may have lost it. */
+	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) :
+			    slot_is_orphan(&r->own->slots[i]);
+	if (is_dead) {
+		give_back(r, i);
+		clear_hami(&r->hami->procs[i]);
+		r->own->slots[i].pid = 0;
+		if (is_free)
+			hint_set(r, i, 0);
+	}
+	if (is_free)
+		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
+	return is_dead;
+}
+
 static bool reap_one(struct region *r, int fd, unsigned i)
 {
-	int64_t at = RATION_LOCK_SLOT + i;
-	bool is_free = lock_try(fd, at, 1) == 0;
+	bool is_reaped;
 
-	if (!is_free) {
-		/* A child of the owner has the byte; this one decides who reaps. */
-		at = RATION_LOCK_ORPHAN + i;
-		if (!slot_is_orphan(&r->own->slots[i]) || lock_try(fd, at, 1) != 0)
-			return false;
-		if (!slot_is_orphan(&r->own->slots[i])) {
-			lock_drop(fd, at, 1);
-			return false;
-		}
-	} else if (slot_is_robbed(&r->own->slots[i])) {
-		lock_drop(fd, at, 1);
+	if (lock_try(fd, RATION_LOCK_REAP + i, 1) != 0)
 		return false;
-	}
-	give_back(r, i);
-	clear_hami(&r->hami->procs[i]);
-	r->own->slots[i].pid = 0;
-	if (is_free)
-		hint_set(r, i, 0);
-	lock_drop(fd, at, 1);
-	return true;
+	is_reaped = reap_locked(r, fd, i);
+	lock_drop(fd, RATION_LOCK_REAP + i, 1);
+	return is_reaped;
 }
 
 int slot_reap(struct region *r, int own)

@@ -32,7 +32,7 @@ static void set_rights(struct cuda_graph_memory *m, uint64_t devices)
 	cuda_range_unlock();
 }
 
-/* Device memory that a graph took for all that it allocates on a device; as long as any of it lies there. */
+/* Device memory that a graph took for all it allocates on a device, as long as any of that lies there. */
 struct cuda_graph_chunk {
 	uint64_t physical, bytes;
 	int memories;

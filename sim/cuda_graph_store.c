@@ -11,7 +11,7 @@
 
 static struct store {
 	struct cuda_extents free;
-	/* The most that it had, by the mark for what graphs use and for what it has: both count all of it. */
+	/* Graphs use all that it has: the two marks differ in when they were set. */
 	uint64_t reserved_bytes, used_high_bytes, reserved_high_bytes;
 } stores[MACHINE_DEVICES]; /* by ordinal */
 

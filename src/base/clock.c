@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include "base/sys.h"
 #include "base/units.h"
 
 #include <fcntl.h>
@@ -19,8 +20,11 @@ int64_t clock_now_ns(void)
 void clock_sleep_ns(int64_t ns)
 {
 	struct timespec t = { ns / NSEC_PER_SEC, ns % NSEC_PER_SEC };
+	/* Whoever sleeps here has begun something that others see: it is not cancelled in it. */
+	int held = sys_cancel_hold();
 
 	nanosleep(&t, NULL);
+	sys_cancel_release(held);
 }
 
 uint64_t clock_process_start(int pid)

@@ -10,7 +10,7 @@
 /* CLOCK_MONOTONIC in ns. */
 int64_t clock_now_ns(void);
 
-/* Sleeps about `ns`; returns early on a signal. */
+/* Sleeps about `ns`; returns early on a signal. No cancellation point. */
 void clock_sleep_ns(int64_t ns);
 
 /* Start time of process `pid` in clock ticks since boot, from /proc; 0 when it cannot be read. */

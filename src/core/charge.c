@@ -6,6 +6,7 @@
 #include "core/context.h"
 #include "core/graph.h"
 #include "core/pool.h"
+#include "core/suspect.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,8 +19,6 @@
 
 /* How long a small request waits for its turn to look for room in open blocks. */
 #define HOPE_WAIT_NS NSEC_PER_SEC
-
-enum { SUSPECTS = 16 };
 
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
@@ -41,10 +40,11 @@ struct charge_state {
 	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
-	/* Addresses that were freed while they were unknown, the last few; atomic. */
-	_Atomic uint64_t suspects[SUSPECTS];
-	_Atomic unsigned suspects_noted;
 	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
+	/* Requests that had that turn so far; atomic. */
+	_Atomic uint64_t hoped[RATION_DEVICES];
+	/* Those under way; atomic. */
+	_Atomic uint64_t hoping[RATION_DEVICES];
 };
 PROCESS_STATE(charge_state, state);
 
@@ -52,6 +52,7 @@ void charge_init(const struct gpu_ops *ops)
 {
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.ops = ops;
+	suspect_init();
 	track_init();
 	handle_init();
 	context_init();
@@ -110,23 +111,11 @@ static void end_if_freed(uint64_t addr)
 		quota_release(dev, QUOTA_DATA, bytes);
 }
 
-static bool is_suspect(uint64_t addr)
-{
-	if (!atomic_load_explicit(&state.s.suspects_noted, memory_order_relaxed))
-		return false;
-	for (int i = 0; i < SUSPECTS; i++)
-		if (atomic_load(&state.s.suspects[i]) == addr)
-			return true;
-	return false;
-}
-
 void charge_freed_unknown(uint64_t addr)
 {
 	charge_begin();
 	if (addr) {
-		atomic_store(
-			&state.s.suspects[atomic_fetch_add(&state.s.suspects_noted, 1) % SUSPECTS],
-			addr);
+		suspect_note(addr);
 		end_if_freed(addr);
 	}
 	for (int d = 0; d < RATION_DEVICES; d++)
@@ -239,6 +228,8 @@ static int hope(struct charge *c, uint64_t bytes)
 	rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == -EDQUOT) {
 		c->has_turn = true;
+		atomic_fetch_add(&state.s.hoping[c->dev.v], 1);
+		atomic_fetch_add(&state.s.hoped[c->dev.v], 1);
 		return 0;
 	}
 	if (rc == 0)
@@ -250,8 +241,10 @@ static int hope(struct charge *c, uint64_t bytes)
 /* The charge is over. */
 static void end(struct charge *c)
 {
-	if (c->has_turn)
+	if (c->has_turn) {
+		atomic_fetch_sub(&state.s.hoping[c->dev.v], 1);
 		turn_give(&state.s.hope[c->dev.v]);
+	}
 	charge_over();
 }
 
@@ -308,7 +301,7 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 		charge_look_later(c->dev);
 	}
-	if (is_suspect(addr))
+	if (suspect_is(addr))
 		end_if_freed(addr);
 	end(c);
 	return 0;
@@ -332,13 +325,20 @@ int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uin
 
 int charge_commit_object(struct charge *c, const void *handle)
 {
+	struct dev dev = c->dev;
 	struct look after;
+	int rc;
 
 	if (c->has_before && look(c->dev, 1, &after) == 0 && after.begun == c->before_begun &&
 	    after.tracked_bytes == c->before_tracked_bytes)
 		return charge_commit(c, (uint64_t)(uintptr_t)handle,
 				     beyond(after.driver_bytes, c->before_driver_bytes));
-	return charge_commit(c, (uint64_t)(uintptr_t)handle, c->bytes);
+	rc = charge_commit(c, (uint64_t)(uintptr_t)handle, c->bytes);
+	if (rc < 0)
+		return rc;
+	/* What it is more than the estimate counts as overhead. */
+	charge_reconcile(dev, QUOTA_MODULE);
+	return quota_is_over(dev) ? -EOVERFLOW : 0;
 }
 
 void charge_cancel(struct charge *c)
@@ -511,11 +511,6 @@ static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 	quota_set_overhead(dev, kind,
 			   beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
 	state.s.kept_bytes[dev.v] = 0;
-	if (given_bytes) {
-		/* A change: who looked before has seen more tracked than there is now. */
-		atomic_fetch_add(&state.s.begun, 1);
-		atomic_fetch_add(&state.s.over, 1);
-	}
 }
 
 static int reconcile(struct dev dev, enum quota_kind kind)
@@ -526,8 +521,9 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&state.s.mutex);
-	if (atomic_load(&state.s.begun) != card.begun) {
-		/* What was reserved since must not be taken off. */
+	if (atomic_load(&state.s.begun) != card.begun ||
+	    track_physical(dev) != card.tracked_bytes) {
+		/* What was reserved since must not be taken off, nor what is gone once more. */
 		rc = -EAGAIN;
 	} else if (card.number > state.s.used_sample[dev.v]) {
 		/* One that began later has seen all that this one should, and perhaps more. */
@@ -536,6 +532,35 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;
+}
+
+/*
+ * While changes are under way the overhead cannot be told exactly, but the least that it must be: the
+ * driver's figure less all data that may be in it: reserved before it was taken or meanwhile, and a
+ * block for each request that hopes for room. With that charged, what is charged is not less than the
+ * card's.
+ */
+static void raise(struct dev dev, enum quota_kind kind)
+{
+	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1, driver_bytes, managed_bytes;
+	uint64_t hoped = atomic_load(&state.s.hoped[dev.v]), blocks, most_bytes;
+	struct quota_data before, after;
+
+	tracked(dev);
+	blocks = atomic_load(&state.s.hoping[dev.v]);
+	before = quota_data(dev);
+	/* After it: of what is entered since, the reservation is in `after`. */
+	managed_bytes = track_managed(dev);
+	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
+		return;
+	after = quota_data(dev);
+	blocks += atomic_load(&state.s.hoped[dev.v]) - hoped;
+	most_bytes = beyond(before.held_bytes, managed_bytes) + blocks * TRACK_BLOCK_BYTES +
+		     after.taken_bytes - before.taken_bytes;
+	pthread_mutex_lock(&state.s.mutex);
+	if (number > state.s.used_sample[dev.v])
+		quota_raise_overhead(dev, kind, beyond(driver_bytes, most_bytes));
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 int charge_reconcile(struct dev dev, enum quota_kind kind)
@@ -551,10 +576,18 @@ int charge_reconcile(struct dev dev, enum quota_kind kind)
 		return rc;
 	put_off(dev, kind);
 	/* What was under way may have ended before it could see that. */
-	return is_under_way() ? -EAGAIN : reconcile(dev, kind);
+	if (!is_under_way())
+		rc = reconcile(dev, kind);
+	if (rc == -EAGAIN)
+		raise(dev, kind);
+	return rc;
 }
 
 int charge_watch(struct dev dev)
 {
-	return quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
+	int rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
+
+	if (rc == -EAGAIN)
+		raise(dev, QUOTA_MODULE);
+	return rc;
 }

@@ -54,7 +54,10 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
  */
 int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
-/* The driver made the object with this handle. As charge_commit(). */
+/*
+ * The driver made the object with this handle. As charge_commit(); or -EOVERFLOW: it is charged, and
+ * more than the limit allows. The caller ends it as any object.
+ */
 int charge_commit_object(struct charge *c, const void *handle);
 
 /*

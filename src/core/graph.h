@@ -1,9 +1,10 @@
 /*
- * Graphs that allocate memory. Their memory becomes physical when a graph is uploaded or launched,
- * and stays in one store per device until that is trimmed. So the sum of a graph's allocation nodes
- * is reserved when it is instantiated, and settled by the store's own figure at its first launch:
- * the store is a pool (core/pool.h). What a trim took from the store the next launch takes again, and
- * it is reserved again before that.
+ * Graphs that allocate memory. Their memory becomes physical when a graph is uploaded or launched, and
+ * stays in one store per device until that is trimmed; graphs that rest leave theirs to others. No call
+ * tells what of a store is in use. So a store is taken to be enough for the graphs that are alive when
+ * it holds, with what is reserved for it, the sum of all their allocation nodes; what it lacks for a
+ * graph is reserved when that is instantiated and before each of its launches, and settled by the
+ * store's own figure after: the store is a pool (core/pool.h).
  *
  * Thread safe; nothing here calls the driver.
  */
@@ -23,35 +24,43 @@ const void *graph_store(struct dev dev);
 /* The device whose store `pool` is; false when it is another pool. */
 bool graph_is_store(const void *pool, struct dev *out_dev);
 
+/* What a graph allocates. */
+struct graph_memory {
+	uint64_t bytes[RATION_DEVICES]; /* as the store takes it */
+	bool is_kept;                   /* some of it is not freed by the graph itself */
+};
+
 /*
- * Enters an instantiated graph that may allocate bytes[dev] on each device, reserved for the stores.
- * False where there is no memory for it.
+ * What a store that holds `held_bytes` lacks for a new graph, at most all of its bytes; and for a launch
+ * or upload of one that was entered, without what is reserved for that already.
  */
-bool graph_enter(const void *exec, const uint64_t bytes[RATION_DEVICES]);
+uint64_t graph_lacks_for_new(struct dev dev, const struct graph_memory *memory,
+			     uint64_t held_bytes);
+uint64_t graph_lacks(const void *exec, struct dev dev, uint64_t held_bytes);
+
+/*
+ * Enters an instantiated graph, for which reserved_bytes[dev] are reserved in the stores. False where
+ * there is no memory for it.
+ */
+bool graph_enter(const void *exec, const struct graph_memory *memory,
+		 const uint64_t reserved_bytes[RATION_DEVICES]);
 
 /* True when any entered graph is alive: one load, for the launch path. */
 bool graph_any(void);
 
-/*
- * Before a launch or upload: what has to be reserved for it first, in out_bytes[dev], because the store
- * was trimmed since the graph's last one. False when that is nothing.
- */
-bool graph_missing(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
+/* What a graph allocates on each device; false for one that is not entered. */
+bool graph_find(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
 
-/* What a graph has to do with a device. */
-struct graph_part {
-	bool has_memory;         /* it allocates there */
-	uint64_t reserved_bytes; /* taken over from it by who settles the store */
-};
+/* It was launched: hands over what was reserved for its first launch. False for one not entered. */
+bool graph_launched(const void *exec, uint64_t out_reserved_bytes[RATION_DEVICES]);
 
-/* After it: takes over what is still reserved for the graph. False for one that is not entered. */
-bool graph_launched(const void *exec, struct graph_part out_parts[RATION_DEVICES]);
-
-/* The device's store was trimmed. */
-void graph_trimmed(struct dev dev);
+/* The device's store was trimmed: what it holds now is in use. */
+void graph_trimmed(struct dev dev, uint64_t held_bytes);
 
 /*
- * The graph is destroyed and forgotten: hands over what is still reserved for it. False for one that
- * is not entered.
+ * Takes a graph out before the driver destroys it: NULL when it is not entered. Then it was destroyed,
+ * which hands over what is still reserved for it, or it was not.
  */
-bool graph_leave(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
+struct graph *graph_take(const void *exec);
+void graph_end(struct graph *graph, uint64_t out_reserved_bytes[RATION_DEVICES]);
+void graph_put_back(struct graph *graph);

@@ -8,10 +8,10 @@ enum { TICK_SHIFT = 17, MIB_BITS = 24 };
 
 _Static_assert(HEADROOM_NS == INT64_C(1) << TICK_SHIFT, "ticks are told apart by a shift");
 
-/* Of the card and the tenant, not of the process: a fork child may go on with it. */
+/* Of the card, not of the process: a fork child may go on with it. */
 static struct {
-	_Atomic uint64_t reach;       /* 0: not known; atomic */
-	_Atomic uint64_t total_bytes; /* written before `reach`; atomic */
+	_Atomic uint64_t free;        /* 0: not known; atomic */
+	_Atomic uint64_t total_bytes; /* written before `free`; atomic */
 } cards[RATION_DEVICES];
 
 static uint64_t tick(int64_t now_ns)
@@ -19,24 +19,18 @@ static uint64_t tick(int64_t now_ns)
 	return (uint64_t)now_ns >> TICK_SHIFT << MIB_BITS;
 }
 
-void headroom_note(struct dev dev, uint64_t within_reach_bytes, uint64_t total_bytes,
-		   int64_t now_ns)
+void headroom_note(struct dev dev, uint64_t free_bytes, uint64_t total_bytes, int64_t now_ns)
 {
-	uint64_t mib = within_reach_bytes >> 20;
+	uint64_t mib = free_bytes >> 20;
 
 	atomic_store_explicit(&cards[dev.v].total_bytes, total_bytes, memory_order_relaxed);
-	atomic_store_explicit(&cards[dev.v].reach, tick(now_ns) | (mib < MIB_MAX ? mib : MIB_MAX),
+	atomic_store_explicit(&cards[dev.v].free, tick(now_ns) | (mib < MIB_MAX ? mib : MIB_MAX),
 			      memory_order_release);
-}
-
-void headroom_forget(struct dev dev)
-{
-	atomic_store_explicit(&cards[dev.v].reach, 0, memory_order_relaxed);
 }
 
 bool headroom_covers(struct dev dev, uint64_t bytes, int64_t now_ns, uint64_t *out_total_bytes)
 {
-	uint64_t word = atomic_load_explicit(&cards[dev.v].reach, memory_order_acquire);
+	uint64_t word = atomic_load_explicit(&cards[dev.v].free, memory_order_acquire);
 
 	if (word == 0 || (word & ~MIB_MAX) != tick(now_ns) || (word & MIB_MAX) << 20 < bytes)
 		return false;

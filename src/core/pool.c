@@ -19,7 +19,7 @@ struct pool {
 	uint64_t charged_bytes;
 	uint64_t pending_bytes; /* reservations of threads under way */
 	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
-	bool is_over; /* it grew by what the limit does not allow, and the tenant is still above it */
+	uint64_t over_bytes;    /* of charged: grown by when the limit did not allow it */
 };
 
 RB_HEAD(pool_tree, pool);
@@ -31,6 +31,7 @@ struct pool_state {
 	pthread_mutex_t mutex;
 	struct pool_tree pools;
 	uint64_t orphan_bytes[RATION_DEVICES];
+	bool orphans_are_over[RATION_DEVICES]; /* one that was destroyed was over, as over_bytes */
 };
 PROCESS_STATE(pool_state, state);
 
@@ -62,8 +63,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* mutex held. */
 static bool is_over(struct pool *pool)
 {
-	pool->is_over = pool->is_over && quota_is_over(pool->dev);
-	return pool->is_over;
+	if (pool->over_bytes && !quota_is_over(pool->dev))
+		pool->over_bytes = 0;
+	return pool->over_bytes > 0;
 }
 
 bool pool_enter(const void *key, struct dev dev, enum pool_kind kind)
@@ -115,10 +117,13 @@ int pool_reserve(const void *key, uint64_t bytes)
 
 bool pool_any_over(struct dev dev)
 {
+	bool *orphans = &state.s.orphans_are_over[dev.v];
 	struct pool *pool;
-	bool is_any = false;
+	bool is_any;
 
 	pthread_mutex_lock(&state.s.mutex);
+	*orphans = *orphans && state.s.orphan_bytes[dev.v] && quota_is_over(dev);
+	is_any = *orphans;
 	RB_FOREACH(pool, pool_tree, &state.s.pools)
 		is_any |= pool->dev.v == dev.v && pool->kind != POOL_STORE && is_over(pool);
 	pthread_mutex_unlock(&state.s.mutex);
@@ -143,43 +148,61 @@ static uint64_t take_reservation(struct pool *pool, uint64_t reserved_bytes)
 /* Keeps what is tracked in step with the driver's figure for the process. */
 static void add_physical(const struct pool *pool, int64_t bytes)
 {
-	if (pool->kind != POOL_MANAGED)
+	if (pool->kind == POOL_MANAGED)
+		track_managed_add(pool->dev, bytes);
+	else
 		track_physical_add(pool->dev, bytes);
 }
 
-/* mutex held: charges what nobody has reserved. False when the region is lost. */
-static bool grow(struct pool *pool, uint64_t bytes)
+/*
+ * mutex held: charges what nobody has reserved. The card has given it: it counts whatever the limit, or
+ * the next request would find room that is not there. 0, or -ESTALE when the region is lost.
+ */
+static int grow(struct pool *pool, uint64_t bytes)
 {
-	if (quota_reserve(pool->dev, QUOTA_DATA, bytes) == 0)
-		return true;
-	pool->is_over = true;
-	return quota_charge(pool->dev, QUOTA_DATA, bytes) == 0;
+	int rc = quota_reserve(pool->dev, QUOTA_DATA, bytes);
+
+	if (rc == -EDQUOT) {
+		rc = quota_charge(pool->dev, QUOTA_DATA, bytes);
+		pool->over_bytes += bytes;
+	}
+	return rc;
 }
 
-/*
- * mutex held: charges `bytes` more, `own` of them reserved by this thread. The card has given them:
- * they count whatever the limit, or the next request would find room that is not there.
- */
-static void charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
+/* mutex held: charges `bytes` more, `own` of them reserved by this thread. 0 or -ESTALE. */
+static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 {
 	uint64_t borrowed;
+	int rc = 0;
 
 	if (bytes <= own) {
 		quota_release(pool->dev, QUOTA_DATA, own - bytes);
 	} else {
 		borrowed = least(bytes - own, pool->pending_bytes - pool->used_bytes);
 		pool->used_bytes += borrowed;
-		if (bytes > own + borrowed && !grow(pool, bytes - own - borrowed))
+		if (bytes > own + borrowed)
+			rc = grow(pool, bytes - own - borrowed);
+		if (rc < 0)
 			bytes = own + borrowed;
 	}
 	pool->charged_bytes += bytes;
 	add_physical(pool, (int64_t)bytes);
+	return rc;
+}
+
+/* mutex held: the pool holds `bytes` less; `own` were reserved by this thread for nothing. */
+static void charge_less(struct pool *pool, uint64_t bytes, uint64_t own)
+{
+	pool->charged_bytes -= bytes;
+	pool->over_bytes -= least(pool->over_bytes, bytes);
+	add_physical(pool, -(int64_t)bytes);
+	quota_release(pool->dev, QUOTA_DATA, bytes + own);
 }
 
 int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes)
 {
 	struct pool *pool;
-	uint64_t own, less;
+	uint64_t own;
 	int rc = 0;
 
 	pthread_mutex_lock(&state.s.mutex);
@@ -191,15 +214,11 @@ int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t 
 		held_bytes = pool->charged_bytes;
 	else
 		pool->ticket = ticket;
-	if (held_bytes >= pool->charged_bytes) {
-		charge_more(pool, held_bytes - pool->charged_bytes, own);
-	} else {
-		less = pool->charged_bytes - held_bytes;
-		pool->charged_bytes = held_bytes;
-		add_physical(pool, -(int64_t)less);
-		quota_release(pool->dev, QUOTA_DATA, less + own);
-	}
-	if (is_over(pool))
+	if (held_bytes >= pool->charged_bytes)
+		rc = charge_more(pool, held_bytes - pool->charged_bytes, own);
+	else
+		charge_less(pool, pool->charged_bytes - held_bytes, own);
+	if (rc == 0 && is_over(pool))
 		rc = -EDQUOT;
 out:
 	pthread_mutex_unlock(&state.s.mutex);
@@ -232,29 +251,52 @@ void pool_cancel(const void *key, uint64_t reserved_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-/* mutex held: what it holds goes, or is left to who sees it go. */
-static void leave(struct pool *pool, bool is_empty)
-{
-	if (is_empty) {
-		add_physical(pool, -(int64_t)pool->charged_bytes);
-		quota_release(pool->dev, QUOTA_DATA, pool->charged_bytes);
-	} else if (pool->kind == POOL_DEVICE) {
-		state.s.orphan_bytes[pool->dev.v] += pool->charged_bytes;
-	}
-	RB_REMOVE(pool_tree, &state.s.pools, pool);
-	atomic_fetch_sub(&state.s.count, 1);
-	free(pool);
-}
-
-void pool_destroyed(const void *key, bool was_empty)
+struct pool *pool_take(const void *key)
 {
 	struct pool *pool;
 
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
-	if (pool)
-		leave(pool, was_empty);
+	if (pool) {
+		RB_REMOVE(pool_tree, &state.s.pools, pool);
+		atomic_fetch_sub(&state.s.count, 1);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
+	return pool;
+}
+
+void pool_put_back(struct pool *pool)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	RB_INSERT(pool_tree, &state.s.pools, pool);
+	atomic_fetch_add(&state.s.count, 1);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void pool_end(struct pool *pool, bool was_empty)
+{
+	int d = pool->dev.v;
+
+	pthread_mutex_lock(&state.s.mutex);
+	if (was_empty) {
+		add_physical(pool, -(int64_t)pool->charged_bytes);
+		quota_release(pool->dev, QUOTA_DATA, pool->charged_bytes);
+	} else if (pool->kind == POOL_DEVICE) {
+		state.s.orphan_bytes[d] += pool->charged_bytes;
+		state.s.orphans_are_over[d] |= is_over(pool);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	free(pool);
+}
+
+bool pool_any_orphans(struct dev dev)
+{
+	bool is_any;
+
+	pthread_mutex_lock(&state.s.mutex);
+	is_any = state.s.orphan_bytes[dev.v] > 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_any;
 }
 
 uint64_t pool_release_orphans(struct dev dev, uint64_t bytes)
@@ -275,17 +317,19 @@ bool pool_any(void)
 	return atomic_load_explicit(&state.s.count, memory_order_relaxed) > 0;
 }
 
-int pool_list(struct dev dev, const void **out_pools, int max)
+const void *pool_next(struct dev dev, const void *after)
 {
-	struct pool *pool;
-	int n = 0;
+	struct pool want = { .key = after }, *pool;
+	const void *key = NULL;
 
 	pthread_mutex_lock(&state.s.mutex);
-	RB_FOREACH(pool, pool_tree, &state.s.pools)
-		if (pool->dev.v == dev.v && n < max)
-			out_pools[n++] = pool->key;
+	pool = RB_NFIND(pool_tree, &state.s.pools, &want);
+	while (pool && (pool->key == after || pool->dev.v != dev.v))
+		pool = RB_NEXT(pool_tree, &state.s.pools, pool);
+	if (pool)
+		key = pool->key;
 	pthread_mutex_unlock(&state.s.mutex);
-	return n;
+	return key;
 }
 
 uint64_t pool_charged(const void *key)

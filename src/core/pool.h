@@ -52,8 +52,8 @@ uint64_t pool_ask(void);
 
 /*
  * Settles: the driver says the pool holds `held_bytes`, and this thread had reserved
- * `reserved_bytes` for it (0: none). What it holds is charged whatever the limit. 0, or -EDQUOT
- * while it is over: the caller gives memory back and settles again.
+ * `reserved_bytes` for it (0: none). What it holds is charged whatever the limit. 0, -EDQUOT while it
+ * is over: the caller gives memory back and settles again; or -ESTALE when the region is lost.
  */
 int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes);
 
@@ -64,10 +64,17 @@ void pool_keep(const void *pool, uint64_t reserved_bytes);
 void pool_cancel(const void *pool, uint64_t reserved_bytes);
 
 /*
- * The pool was destroyed. If it was empty all that it held goes; else it stays charged, as the driver
- * keeps it until the last allocation is freed, and goes by pool_release_orphans().
+ * Takes a pool out before the driver destroys it, so that its handle can be another's at once: NULL when
+ * it is not known. Then it was destroyed or it was not. If it was empty all that it held goes; else it
+ * stays charged, as the driver keeps it until the last allocation is freed, and goes by
+ * pool_release_orphans().
  */
-void pool_destroyed(const void *pool, bool was_empty);
+struct pool *pool_take(const void *pool);
+void pool_end(struct pool *pool, bool was_empty);
+void pool_put_back(struct pool *pool);
+
+/* True while memory of destroyed pools is charged on the device. */
+bool pool_any_orphans(struct dev dev);
 
 /*
  * Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. Returns
@@ -78,8 +85,8 @@ uint64_t pool_release_orphans(struct dev dev, uint64_t bytes);
 /* True when any pool is known: one load, for who looks often. */
 bool pool_any(void);
 
-/* Known pools of the device, at most `max`: returns how many are in out_pools. */
-int pool_list(struct dev dev, const void **out_pools, int max);
+/* The device's pool that comes after `after` (NULL: the first), NULL at the end. */
+const void *pool_next(struct dev dev, const void *after);
 
 /* What is charged for the pool. */
 uint64_t pool_charged(const void *pool);

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
-#include "core/headroom.h"
 #include "shm/account.h"
 #include "shm/spec.h"
 
@@ -46,6 +45,7 @@ struct quota_state {
 	struct account_holder holder[RATION_DEVICES];
 	bool is_settled[RATION_DEVICES];
 	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
+	uint64_t taken_bytes[RATION_DEVICES]; /* of QUOTA_DATA, ever */
 };
 PROCESS_STATE(quota_state, state);
 
@@ -220,6 +220,15 @@ static bool passes_alone(struct dev dev, uint64_t bytes)
 	return limit && (own > limit || bytes > limit - own);
 }
 
+/* mutex held: the account has them. */
+static void hold(int d, enum quota_kind kind, uint64_t bytes)
+{
+	state.s.held_bytes[d][kind] += bytes;
+	if (kind == QUOTA_DATA)
+		state.s.taken_bytes[d] += bytes;
+	mirror(d, true);
+}
+
 static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc;
@@ -230,10 +239,8 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 		rc = passes_alone(dev, bytes) ?
 			     -EDQUOT :
 			     account_add(holder_of(dev.v), bytes, quota_limit(dev));
-	if (rc == 0) {
-		state.s.held_bytes[dev.v][kind] += bytes;
-		mirror(dev.v, true);
-	}
+	if (rc == 0)
+		hold(dev.v, kind, bytes);
 	unlock();
 	return rc;
 }
@@ -271,7 +278,6 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	if (bytes > *held)
 		bytes = *held;
 	*held -= bytes;
-	headroom_forget((struct dev){ d });
 	if (check() < 0)
 		return;
 	mirror(d, false);
@@ -285,10 +291,8 @@ static int charge(int d, enum quota_kind kind, uint64_t bytes)
 
 	if (rc == 0)
 		rc = account_add(holder_of(d), bytes, 0);
-	if (rc == 0) {
-		state.s.held_bytes[d][kind] += bytes;
-		mirror(d, true);
-	}
+	if (rc == 0)
+		hold(d, kind, bytes);
 	return rc;
 }
 
@@ -317,6 +321,28 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 			 have - bytes - less);
 	}
 	unlock();
+}
+
+void quota_raise_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	uint64_t *held = state.s.held_bytes[dev.v], have;
+
+	lock();
+	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
+	if (bytes > have)
+		charge(dev.v, kind, bytes - have);
+	unlock();
+}
+
+struct quota_data quota_data(struct dev dev)
+{
+	struct quota_data data;
+
+	lock();
+	data.held_bytes = state.s.held_bytes[dev.v][QUOTA_DATA];
+	data.taken_bytes = state.s.taken_bytes[dev.v];
+	unlock();
+	return data;
 }
 
 void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes)
@@ -455,9 +481,7 @@ struct quota_share quota_share(struct dev dev, int64_t now_ns)
 		settle(dev, now_ns);
 	if (is_region_whole)
 		used = total_bytes(dev);
-	return (struct quota_share){ .limit_bytes = limit,
-				     .used_bytes = used,
-				     .left_bytes = left_of(limit, used) };
+	return (struct quota_share){ .limit_bytes = limit, .left_bytes = left_of(limit, used) };
 }
 
 bool quota_is_over(struct dev dev)

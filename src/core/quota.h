@@ -35,6 +35,9 @@ int quota_charge(struct dev dev, enum quota_kind kind, uint64_t bytes);
  */
 void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
+/* As quota_set_overhead(), but nothing is taken off. */
+void quota_raise_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
 /* Takes `bytes` off again, never more than this process holds of that kind. */
 void quota_release(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
@@ -43,6 +46,12 @@ void quota_move(struct dev dev, enum quota_kind from, enum quota_kind to, uint64
 
 /* What this process holds of that kind. */
 uint64_t quota_held(struct dev dev, enum quota_kind kind);
+
+/* What this process holds as QUOTA_DATA, and how much it has taken of that ever, in one look. */
+struct quota_data {
+	uint64_t held_bytes, taken_bytes;
+};
+struct quota_data quota_data(struct dev dev);
 
 /*
  * Takes off what dead processes held on a device, before it is shown, once in a millisecond at
@@ -68,11 +77,11 @@ bool quota_is_over(struct dev dev);
 uint64_t quota_left(struct dev dev);
 
 /*
- * What quota_limit(), quota_used() and quota_left() say, after quota_settle(), by one look at the
- * region. `now_ns` is clock_now_ns().
+ * What quota_limit() and quota_left() say, where there is a limit after quota_settle(), by
+ * one look at the region. `now_ns` is clock_now_ns().
  */
 struct quota_share {
-	uint64_t limit_bytes, used_bytes, left_bytes;
+	uint64_t limit_bytes, left_bytes;
 };
 struct quota_share quota_share(struct dev dev, int64_t now_ns);
 

@@ -39,6 +39,7 @@ struct track_state {
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
 	int64_t physical_bytes[RATION_DEVICES];
+	int64_t managed_bytes[RATION_DEVICES];
 	uint64_t weightless_count[RATION_DEVICES];
 };
 PROCESS_STATE(track_state, state);
@@ -181,6 +182,12 @@ static void attach_blocks(struct track_node *node)
 	}
 }
 
+/* mutex held: the sum that the allocation is in. */
+static int64_t *count_of(const struct track *t)
+{
+	return t->is_managed ? &state.s.managed_bytes[t->dev.v] : &state.s.physical_bytes[t->dev.v];
+}
+
 /* mutex held: ends a node that is out of the tree. Returns the bytes no longer held. */
 static uint64_t drop(struct track_node *node)
 {
@@ -192,8 +199,7 @@ static uint64_t drop(struct track_node *node)
 			put_block(node->block[LAST], d);
 	else
 		bytes = node->t.bytes;
-	if (!node->t.is_managed)
-		state.s.physical_bytes[d] -= (int64_t)bytes;
+	*count_of(&node->t) -= (int64_t)bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
 	free(node);
 	return bytes;
@@ -213,8 +219,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	}
 	node->t = *what;
 	attach_blocks(node);
-	if (!what->is_managed)
-		state.s.physical_bytes[what->dev.v] += (int64_t)out->new_bytes;
+	*count_of(what) += (int64_t)out->new_bytes;
 	state.s.weightless_count[what->dev.v] += is_weightless(what);
 	node->seq = ++state.s.seq;
 	old = RB_INSERT(node_tree, &state.s.nodes, node);
@@ -388,5 +393,22 @@ void track_physical_add(struct dev dev, int64_t bytes)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	state.s.physical_bytes[dev.v] += bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+uint64_t track_managed(struct dev dev)
+{
+	int64_t bytes;
+
+	pthread_mutex_lock(&state.s.mutex);
+	bytes = state.s.managed_bytes[dev.v];
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+void track_managed_add(struct dev dev, int64_t bytes)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	state.s.managed_bytes[dev.v] += bytes;
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -109,3 +109,7 @@ uint64_t track_physical(struct dev dev);
 
 /* Adds to (or takes off) track_physical(): memory that is tracked elsewhere, VMM handles. */
 void track_physical_add(struct dev dev, int64_t bytes);
+
+/* The same of what is charged on the device and is not in that figure. */
+uint64_t track_managed(struct dev dev);
+void track_managed_add(struct dev dev, int64_t bytes);

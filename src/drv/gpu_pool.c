@@ -5,8 +5,6 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 
-enum { POOLS_MAX = 256 };
-
 /* How long a refusal waits until the stream has come to the free of what is refused. */
 #define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
 #define UNDO_NAP_NS (20 * NSEC_PER_USEC)
@@ -188,17 +186,18 @@ bool gpu_pool_is_empty(CUmemoryPool pool)
 	return ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used == 0;
 }
 
-static int refresh(struct dev dev, bool is_trimmed)
+static bool refresh(struct dev dev, bool is_trimmed)
 {
-	const void *pools[POOLS_MAX];
-	int n = pool_list(dev, pools, POOLS_MAX);
+	const void *pool = NULL;
+	bool is_any = false;
 
-	for (int i = 0; i < n; i++) {
+	while ((pool = pool_next(dev, pool))) {
 		if (is_trimmed)
-			trim(pools[i]);
-		gpu_pool_settle(pools[i], 0);
+			trim(pool);
+		gpu_pool_settle(pool, 0);
+		is_any = true;
 	}
-	return n;
+	return is_any;
 }
 
 void gpu_pool_refresh(struct dev dev)
@@ -208,7 +207,7 @@ void gpu_pool_refresh(struct dev dev)
 
 bool gpu_pool_reclaim(struct dev dev)
 {
-	return refresh(dev, true) > 0;
+	return refresh(dev, true);
 }
 
 void gpu_pool_undone(struct dev dev, CUstream stream)

@@ -94,6 +94,27 @@ struct create {
 typedef CUresult create_fn(const struct create *c);
 typedef CUresult destroy_fn(const void *handle);
 
+/*
+ * Small ones share what the card gave for the first of them, and it stays until the last has gone: so
+ * the card is asked after each end.
+ */
+static CUresult destroy(const void *handle, destroy_fn *call)
+{
+	struct track_node *node;
+	struct dev dev = { 0 };
+	CUresult res;
+
+	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
+	res = call(handle);
+	if (node && res == CUDA_SUCCESS) {
+		charge_look_later(dev);
+		charge_end(node, dev);
+	} else if (node) {
+		charge_put_back(node, dev);
+	}
+	return res;
+}
+
 static CUresult create(const struct create *c, const struct shape *shape, create_fn *call,
 		       destroy_fn *undo)
 {
@@ -125,30 +146,13 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	rc = charge_commit_object(&charge, handle);
 	if (rc == 0)
 		return CUDA_SUCCESS;
-	undo(handle);
-	charge_cancel(&charge);
-	return enter_refused(rc, dev, estimate(shape));
-}
-
-/*
- * Small ones share what the card gave for the first of them, and it stays until the last has gone: so
- * the card is asked after each end.
- */
-static CUresult destroy(const void *handle, destroy_fn *call)
-{
-	struct track_node *node;
-	struct dev dev = { 0 };
-	CUresult res;
-
-	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
-	res = call(handle);
-	if (node && res == CUDA_SUCCESS) {
-		charge_look_later(dev);
-		charge_end(node, dev);
-	} else if (node) {
-		charge_put_back(node, dev);
+	if (rc == -EOVERFLOW) {
+		destroy(handle, undo);
+	} else {
+		undo(handle);
+		charge_cancel(&charge);
 	}
-	return res;
+	return enter_refused(-EDQUOT, dev, estimate(shape));
 }
 
 static CUresult destroy_array(const void *handle)

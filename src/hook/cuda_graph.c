@@ -15,33 +15,64 @@ enum { GRAPH_DEPTH_MAX = 32 };
 /* A store takes whole units for each graph that needs memory (docs/real-gpu.md). */
 #define STORE_UNIT_BYTES (UINT64_C(32) << 20)
 
-static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES]);
+/* The sum of a graph so far. */
+struct sum {
+	struct graph_memory memory;
+	/* Addresses of its allocations less those that it frees: 0 when it frees just what it allocates. */
+	CUdeviceptr unfreed;
+};
 
-/* Adds what one node allocates. False where the driver does not tell. */
-static bool sum_node(CUgraphNode node, int depth, uint64_t bytes[RATION_DEVICES])
+static bool sum_graph(CUgraph graph, int depth, struct sum *sum);
+
+static bool add_alloc(CUgraphNode node, struct sum *sum)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params;
-	CUgraphNodeType type;
 	struct dev dev;
+
+	if (real.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
+		return false;
+	sum->unfreed += params.dptr;
+	if (params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	    enter_ordinal(params.poolProps.location.id, &dev) == ENTER_CHARGE &&
+	    __builtin_add_overflow(sum->memory.bytes[dev.v], params.bytesize,
+				   &sum->memory.bytes[dev.v]))
+		sum->memory.bytes[dev.v] = UINT64_MAX;
+	return true;
+}
+
+static void add_free(CUgraphNode node, struct sum *sum)
+{
+	CUdeviceptr addr = 0;
+
+	if (real.cuGraphMemFreeNodeGetParams &&
+	    real.cuGraphMemFreeNodeGetParams(node, &addr) == CUDA_SUCCESS)
+		sum->unfreed -= addr;
+}
+
+/* Adds what one node allocates. False where the driver does not tell. */
+static bool sum_node(CUgraphNode node, int depth, struct sum *sum)
+{
+	CUgraphNodeType type;
 	CUgraph child;
 
 	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
 		return false;
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+	switch (type) {
+	case CU_GRAPH_NODE_TYPE_GRAPH:
 		return !real.cuGraphChildGraphNodeGetGraph ||
 		       (real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
-			sum_graph(child, depth + 1, bytes));
-	if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			sum_graph(child, depth + 1, sum));
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+		return add_alloc(node, sum);
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		add_free(node, sum);
 		return true;
-	if (real.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
-		return false;
-	if (params.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-	    enter_ordinal(params.poolProps.location.id, &dev) == ENTER_CHARGE)
-		bytes[dev.v] += params.bytesize;
-	return true;
+	default:
+		return true;
+	}
 }
 
-static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES])
+static bool sum_graph(CUgraph graph, int depth, struct sum *sum)
 {
 	CUgraphNode *nodes;
 	size_t count = 0;
@@ -56,9 +87,17 @@ static bool sum_graph(CUgraph graph, int depth, uint64_t bytes[RATION_DEVICES])
 		return false;
 	is_whole = real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
 	for (size_t i = 0; i < count && is_whole; i++)
-		is_whole = sum_node(nodes[i], depth, bytes);
+		is_whole = sum_node(nodes[i], depth, sum);
 	free(nodes);
 	return is_whole;
+}
+
+/* What a store holds; what is charged for it where the driver does not say. */
+static uint64_t held_bytes(struct dev dev)
+{
+	uint64_t bytes;
+
+	return gpu_pool_held(graph_store(dev), &bytes) ? bytes : pool_charged(graph_store(dev));
 }
 
 static void cancel(const uint64_t bytes[RATION_DEVICES])
@@ -80,9 +119,7 @@ static int reserve(uint64_t bytes[RATION_DEVICES], struct dev *out_dev)
 		if (bytes[d] == 0)
 			continue;
 		*out_dev = dev;
-		rc = pool_enter(graph_store(dev), dev, POOL_STORE) ?
-			     pool_reserve(graph_store(dev), bytes[d]) :
-			     -ENOMEM;
+		rc = pool_reserve(graph_store(dev), bytes[d]);
 		if (rc == -EDQUOT && charge_ask_card(dev))
 			rc = pool_reserve(graph_store(dev), bytes[d]);
 		if (rc < 0) {
@@ -106,9 +143,26 @@ static void round_up(uint64_t bytes[RATION_DEVICES])
 {
 	for (int d = 0; d < RATION_DEVICES; d++)
 		bytes[d] = bytes[d] > UINT64_MAX - STORE_UNIT_BYTES ?
-				   UINT64_MAX :
+				   UINT64_MAX / STORE_UNIT_BYTES * STORE_UNIT_BYTES :
 				   (bytes[d] + STORE_UNIT_BYTES - 1) / STORE_UNIT_BYTES *
 					   STORE_UNIT_BYTES;
+}
+
+/* Makes the stores known and reserves what they lack for a new graph: 0, -EDQUOT or -ENOMEM. */
+static int reserve_for_new(const struct graph_memory *memory, uint64_t out_bytes[RATION_DEVICES],
+			   struct dev *out_dev)
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+
+		out_bytes[d] = 0;
+		if (memory->bytes[d] == 0)
+			continue;
+		if (!pool_enter(graph_store(dev), dev, POOL_STORE))
+			return -ENOMEM;
+		out_bytes[d] = graph_lacks_for_new(dev, memory, held_bytes(dev));
+	}
+	return reserve(out_bytes, out_dev);
 }
 
 /* One instantiation call with its arguments bound: the forms differ in those alone. */
@@ -133,7 +187,8 @@ static CUresult undo(const struct instantiate *i)
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
-	uint64_t bytes[RATION_DEVICES] = { 0 };
+	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
+	struct sum sum = { .unfreed = 0 };
 	struct dev dev = { 0 };
 	bool is_known;
 	CUresult res;
@@ -142,20 +197,21 @@ static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
 	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
 		return call(i);
-	is_known = sum_graph(i->graph, 0, bytes);
-	if (is_known && !is_any(bytes))
+	is_known = sum_graph(i->graph, 0, &sum);
+	if (is_known && !is_any(sum.memory.bytes))
 		return call(i);
-	round_up(bytes);
-	rc = is_known ? reserve(bytes, &dev) : 0;
+	round_up(sum.memory.bytes);
+	sum.memory.is_kept = sum.unfreed != 0;
+	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
 	if (rc < 0)
-		return enter_refused(rc, dev, bytes[dev.v]);
+		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
 	res = call(i);
 	if (!is_known)
 		return res == CUDA_SUCCESS ? undo(i) : res;
-	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, bytes))
+	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
 		res = undo(i);
 	if (res != CUDA_SUCCESS)
-		cancel(bytes);
+		cancel(reserved_bytes);
 	return res;
 }
 
@@ -237,16 +293,23 @@ CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph g
 							      enter_missing();
 }
 
+/* Out of the books before the driver gives the handle to another. */
 CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
 	uint64_t bytes[RATION_DEVICES];
+	struct graph *graph;
 	CUresult res;
 
 	if (!ENTER_HAS(cuGraphExecDestroy))
 		return enter_missing();
+	graph = graph_any() ? graph_take(exec) : NULL;
 	res = real.cuGraphExecDestroy(exec);
-	if (res == CUDA_SUCCESS && graph_any() && graph_leave(exec, bytes))
+	if (graph && res != CUDA_SUCCESS) {
+		graph_put_back(graph);
+	} else if (graph) {
+		graph_end(graph, bytes);
 		cancel(bytes);
+	}
 	return res;
 }
 
@@ -259,7 +322,7 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 		return enter_missing();
 	res = real.cuDeviceGraphMemTrim(ord);
 	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE) {
-		graph_trimmed(dev);
+		graph_trimmed(dev, held_bytes(dev));
 		gpu_pool_settle(graph_store(dev), 0);
 	}
 	return res;
@@ -269,19 +332,17 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
  * After a launch or upload the graph's memory is physical: the stores' figures say how much. They may
  * also have grown because it runs beside another graph.
  */
-static void settle(CUgraphExec exec, const uint64_t again_bytes[RATION_DEVICES])
+static void settle(CUgraphExec exec, const uint64_t memory_bytes[RATION_DEVICES],
+		   const uint64_t again_bytes[RATION_DEVICES])
 {
-	struct graph_part parts[RATION_DEVICES];
+	uint64_t first_bytes[RATION_DEVICES] = { 0 };
 
-	if (!graph_launched(exec, parts))
-		return;
-	for (int d = 0; d < RATION_DEVICES; d++) {
-		struct dev dev = { d };
-
-		/* The work is under way: what it grew by past the limit counts all the same. */
-		if (parts[d].has_memory)
-			gpu_pool_settle(graph_store(dev), parts[d].reserved_bytes + again_bytes[d]);
-	}
+	graph_launched(exec, first_bytes);
+	/* The work is under way: what a store grew by past the limit counts all the same. */
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (memory_bytes[d])
+			gpu_pool_settle(graph_store((struct dev){ d }),
+					first_bytes[d] + again_bytes[d]);
 }
 
 typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
@@ -289,21 +350,27 @@ typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
 /* One whose memory is to be reserved or settled. */
 static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream stream)
 {
-	uint64_t bytes[RATION_DEVICES] = { 0 };
+	uint64_t memory_bytes[RATION_DEVICES] = { 0 }, lack_bytes[RATION_DEVICES] = { 0 };
 	struct dev dev = { 0 };
 	uint32_t was_in;
 	CUresult res;
-	int rc = graph_missing(exec, bytes) ? reserve(bytes, &dev) : 0;
+	int rc;
 
+	graph_find(exec, memory_bytes);
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (memory_bytes[d])
+			lack_bytes[d] = graph_lacks(exec, (struct dev){ d },
+						    held_bytes((struct dev){ d }));
+	rc = reserve(lack_bytes, &dev);
 	if (rc < 0)
-		return enter_refused(rc, dev, bytes[dev.v]);
+		return enter_refused(rc, dev, lack_bytes[dev.v]);
 	was_in = gate_enter();
 	res = call(exec, stream);
 	gate_leave(was_in);
 	if (res == CUDA_SUCCESS)
-		settle(exec, bytes);
+		settle(exec, memory_bytes, lack_bytes);
 	else
-		cancel(bytes);
+		cancel(lack_bytes);
 	return res;
 }
 

@@ -29,33 +29,23 @@ static bool current_device(struct dev *out_dev)
 	return init_is_member() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, out_dev);
 }
 
-/* The share of the current device, at `now_ns`; a limit of 0 where there is none to hold. */
+/* The share of the current device, at *out_now_ns; a limit of 0 where there is none to hold. */
 static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
 {
 	if (!current_device(out_dev))
 		return (struct quota_share){ 0 };
 	/* What pools gave back in a synchronisation shows in no call of theirs. */
-	if (pool_any())
+	if (pool_any() && quota_limit(*out_dev))
 		gpu_pool_refresh(*out_dev);
+	if (pool_any_orphans(*out_dev))
+		charge_watch(*out_dev);
 	*out_now_ns = clock_now_ns();
 	return quota_share(*out_dev, *out_now_ns);
 }
 
-/* Asks the driver, and notes what it says where that tells how much the tenant could have. */
-static CUresult ask(struct dev dev, const struct quota_share *share, int64_t now_ns,
-		    size_t *out_free_bytes, size_t *out_total_bytes)
-{
-	CUresult res = real.cuMemGetInfo_v2(out_free_bytes, out_total_bytes);
-
-	if (res == CUDA_SUCCESS && share->limit_bytes && share->used_bytes <= share->limit_bytes &&
-	    out_free_bytes && out_total_bytes)
-		headroom_note(dev, *out_free_bytes + share->used_bytes, *out_total_bytes, now_ns);
-	return res;
-}
-
 /*
  * Whether an output may be NULL is the driver's to say. It takes microseconds to say what the card has
- * free; while that is more than the tenant has left, it is asked once in HEADROOM_NS. An error that
+ * free; while that is more than the whole limit, it is asked once in HEADROOM_NS. An error that
  * earlier work left in the context is told by other calls at once, and by this one that much later.
  */
 CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
@@ -71,10 +61,12 @@ CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 	share = find_share(&dev, &now_ns);
 	if (!share.limit_bytes || !out_free_bytes || !out_total_bytes ||
 	    !headroom_covers(dev, share.limit_bytes, now_ns, &total_bytes)) {
-		res = ask(dev, &share, now_ns, out_free_bytes ? &free_bytes : NULL,
-			  out_total_bytes ? &total_bytes : NULL);
+		res = real.cuMemGetInfo_v2(out_free_bytes ? &free_bytes : NULL,
+					   out_total_bytes ? &total_bytes : NULL);
 		if (res != CUDA_SUCCESS)
 			return res;
+		if (share.limit_bytes && out_free_bytes && out_total_bytes)
+			headroom_note(dev, free_bytes, total_bytes, now_ns);
 	}
 	if (out_free_bytes)
 		*out_free_bytes = shared_free(&share, free_bytes);
@@ -88,7 +80,7 @@ CUresult hook_cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total
 {
 	unsigned int free32 = 0, total32 = 0;
 	struct quota_share share;
-	int64_t now_ns;
+	int64_t now_ns = 0;
 	struct dev dev;
 	CUresult res;
 

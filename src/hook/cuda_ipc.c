@@ -5,6 +5,8 @@
  */
 #include "hook/enter.h"
 
+#include <errno.h>
+
 /* An import of an object whose handle is *out; undone by its closing call. */
 static enum enter begin(struct charge *c, CUresult *out_res)
 {
@@ -56,9 +58,13 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 	rc = charge_commit_object(&c, *out_memory);
 	if (rc == 0)
 		return res;
-	real.cuDestroyExternalMemory(*out_memory);
-	charge_cancel(&c);
-	return enter_refused(rc, c.dev, desc->size);
+	if (rc == -EOVERFLOW) {
+		hook_cuDestroyExternalMemory(*out_memory);
+	} else {
+		real.cuDestroyExternalMemory(*out_memory);
+		charge_cancel(&c);
+	}
+	return enter_refused(-EDQUOT, c.dev, desc->size);
 }
 
 CUresult hook_cuDestroyExternalMemory(CUexternalMemory memory)
@@ -94,9 +100,13 @@ static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle ha
 	rc = charge_commit_object(&c, (const void *)(uintptr_t)*out_addr);
 	if (rc == 0)
 		return res;
-	real.cuIpcCloseMemHandle(*out_addr);
-	charge_cancel(&c);
-	return enter_refused(rc, c.dev, 0);
+	if (rc == -EOVERFLOW) {
+		hook_cuIpcCloseMemHandle(*out_addr);
+	} else {
+		real.cuIpcCloseMemHandle(*out_addr);
+		charge_cancel(&c);
+	}
+	return enter_refused(-EDQUOT, c.dev, 0);
 }
 
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *out_addr, CUipcMemHandle handle, unsigned int flags)

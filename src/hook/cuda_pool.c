@@ -115,11 +115,14 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	CUmemoryPool pool = NULL;
 	uint64_t reserved_bytes;
 	enum enter what;
+	bool is_undone;
 	struct dev dev;
 	CUresult res;
 	int rc;
 
 	what = a->out_addr && a->size_bytes ? find_pool(a, &pool, &dev) : ENTER_FORWARD;
+	if (what == ENTER_CHARGE)
+		enter_use(dev);
 	if (what == ENTER_REFUSE)
 		return init_is_member() ? CUDA_ERROR_OUT_OF_MEMORY : enter_refusal();
 	if (what == ENTER_FORWARD)
@@ -130,12 +133,13 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	charge_begin();
 	res = call(a);
 	rc = gpu_pool_settle(pool, reserved_bytes);
-	if (rc < 0 && res == CUDA_SUCCESS) {
+	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
+	if (is_undone) {
 		give_back(*a->out_addr, a->stream);
 		gpu_pool_undone(dev, a->stream);
 	}
 	charge_over();
-	return rc < 0 && res == CUDA_SUCCESS ? enter_refused(rc, dev, a->size_bytes) : res;
+	return is_undone ? enter_refused(rc, dev, a->size_bytes) : res;
 }
 
 static CUresult alloc(const struct async *a)
@@ -263,6 +267,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *prop
 
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
+	struct pool *taken;
 	struct dev dev;
 	bool was_empty;
 	CUresult res;
@@ -271,15 +276,17 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return enter_missing();
 	if (!init_is_member() || !pool_device(pool, &dev))
 		return real.cuMemPoolDestroy(pool);
-	/* Until it is out of the books too, its figure is not to be held against the card's. */
+	/* Meanwhile its figure is not to be held against the card's. */
 	charge_begin();
 	gpu_pool_settle(pool, 0);
 	was_empty = gpu_pool_is_empty(pool);
+	taken = pool_take(pool);
 	res = real.cuMemPoolDestroy(pool);
-	if (res == CUDA_SUCCESS) {
-		pool_destroyed(pool, was_empty);
-		charge_look_later(dev);
-	}
+	if (taken && res == CUDA_SUCCESS)
+		pool_end(taken, was_empty);
+	else if (taken)
+		pool_put_back(taken);
+	charge_look_later(dev);
 	charge_over();
 	return res;
 }

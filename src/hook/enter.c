@@ -56,6 +56,11 @@ static void look_for_context(struct dev dev)
 	worker_start();
 }
 
+void enter_use(struct dev dev)
+{
+	look_for_context(dev);
+}
+
 void enter_forget_context(struct dev dev)
 {
 	atomic_store_explicit(&state.s.has_looked[dev.v], 0, memory_order_relaxed);

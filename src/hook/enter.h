@@ -20,6 +20,9 @@ enum enter {
 	ENTER_REFUSE,  /* the limits cannot be held: enter_refusal() is the answer */
 };
 
+/* The device is used: what this process has there already is looked for once. */
+void enter_use(struct dev dev);
+
 /* For an allocation in the calling thread's context, *out_ctx. */
 enum enter enter_current(struct dev *out_dev, const void **out_ctx);
 

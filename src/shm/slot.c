@@ -307,8 +307,7 @@ static bool reap_locked(struct region *r, int fd, unsigned i)
 	bool is_dead;
 
 	/* A child of the owner may have the byte; where it is free a living owner may have lost it. */
-	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) :
-			    slot_is_orphan(&r->own->slots[i]);
+	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) : slot_is_orphan(&r->own->slots[i]);
 	if (is_dead) {
 		give_back(r, i);
 		clear_hami(&r->hami->procs[i]);

@@ -178,6 +178,49 @@ static void units(int argc, char **argv)
 	client_pause("refused");
 }
 
+/* shared: graphs that ran in the same memory do not get more of it at once than the limit allows. */
+static void run_shared(int argc, char **argv)
+{
+	CUgraphExec execs[4];
+	CUresult res;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 4; i++) {
+		execs[i] = new_exec(64 * MIB, FREES);
+		run(execs[i]);
+	}
+	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHECK(store_bytes() < 4 * 64 * MIB);
+	OK(cuMemAlloc_v2(&p, client_limit(0) - client_charged(0)));
+	for (int i = 0; i < 4; i++) {
+		res = cuGraphLaunch(execs[i], NULL);
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(client_charged(0) <= client_limit(0));
+	}
+	OK(cuMemFree_v2(p));
+	for (int i = 0; i < 4; i++)
+		run(execs[i]);
+}
+
+/* anew: a graph whose memory the store has is made again and again. */
+static void anew(int argc, char **argv)
+{
+	CUgraphExec exec;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 4; i++) {
+		exec = new_exec(100 * MIB, FREES);
+		run(exec);
+		SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
+		OK(cuGraphExecDestroy(exec));
+	}
+}
+
 /* inside: graphs in graphs, and clones. */
 static void inside(int argc, char **argv)
 {
@@ -279,11 +322,10 @@ static void faults(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "reserve", reserve },   { "again", again },
-		{ "idle", idle },         { "kept", kept },
-		{ "units", units },       { "inside", inside },
-		{ "captured", captured }, { "shared", shared },
-		{ "faults", faults },     { 0 },
+		{ "reserve", reserve }, { "again", again },   { "idle", idle },
+		{ "kept", kept },       { "units", units },   { "run-shared", run_shared },
+		{ "anew", anew },       { "inside", inside }, { "captured", captured },
+		{ "shared", shared },   { "faults", faults }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

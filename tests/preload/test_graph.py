@@ -30,7 +30,7 @@ def test_units_of_the_store(place):
     program.go().end()
 
 
-@pytest.mark.parametrize("case", ["idle", "kept", "inside", "captured", "shared"])
+@pytest.mark.parametrize("case", ["idle", "kept", "run-shared", "anew", "inside", "captured", "shared"])
 def test_graphs(place, case):
     place.run("graph", case, RATION_MEM=LIMIT, err=None)
 

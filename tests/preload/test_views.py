@@ -58,6 +58,16 @@ def test_what_is_free_is_no_more_than_the_card_has(place):
     other.go().end()
 
 
+@pytest.mark.parametrize("limit,free", [("400m", 192), ("100m", 36), ("200m", 136)])
+def test_looks_that_follow_at_once(place, limit, free):
+    """Also where the driver need not be asked, because the card has more than the limit left."""
+    place.sim["mem"] = "512m"
+    other = place.start("quota", "hold", 256 - 64, RATION_REGION=place.folder / "other")
+    other.await_word("held")
+    assert place.run("views", "tight", RATION_MEM=limit).values["free"] == free * MIB
+    other.go().end()
+
+
 def test_a_child_of_a_process_that_only_looked(place):
     place.sim["count"] = 2
     program = place.start("views", "view-fork", RATION_MEM="256m").await_word("held")

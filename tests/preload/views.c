@@ -80,6 +80,33 @@ static void free_is_free(int argc, char **argv)
 	SAME(free_bytes, 8 * MIB);
 }
 
+/*
+ * tight: another tenant has most of the card. What is free is right in every look, however soon after
+ * the last one, to the block.
+ */
+static void tight(int argc, char **argv)
+{
+	size_t before, after, total_bytes;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemGetInfo_v2(&before, &total_bytes));
+	for (int i = 0; i < 2000; i++) {
+		OK(i % 2 ? cuMemAllocManaged(&p, 2 * MIB, CU_MEM_ATTACH_GLOBAL) :
+			   cuMemAlloc_v2(&p, 2 * MIB));
+		OK(cuMemGetInfo_v2(&after, &total_bytes));
+		CHECK(after <= before);
+		if (i % 2 == 0)
+			SAME(after, before - 2 * MIB);
+		OK(cuMemFree_v2(p));
+		OK(cuMemGetInfo_v2(&after, &total_bytes));
+		SAME(after, before);
+	}
+	client_say("free", before);
+}
+
 /* shrunk: the test lowered the limit below what is used, and raises it again. Field fault 13. */
 static void shrunk(int argc, char **argv)
 {
@@ -224,9 +251,16 @@ static void devices(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "all", all },         { "free", free_is_free },   { "shrunk", shrunk },
-		{ "odd", odd },         { "nvml", nvml },           { "nested", nested },
-		{ "devices", devices }, { "view-fork", view_fork }, { 0 },
+		{ "all", all },
+		{ "free", free_is_free },
+		{ "tight", tight },
+		{ "shrunk", shrunk },
+		{ "odd", odd },
+		{ "nvml", nvml },
+		{ "nested", nested },
+		{ "devices", devices },
+		{ "view-fork", view_fork },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -2,6 +2,7 @@
 
 #include "child.h"
 
+#include <pthread.h>
 #include <time.h>
 
 static void test_now(void **state)
@@ -31,6 +32,29 @@ static void test_sleep(void **state)
 	assert_true(clock_now_ns() - start >= 2 * NSEC_PER_MSEC);
 	clock_sleep_ns(0);
 	clock_sleep_ns(NSEC_PER_SEC / 1000);
+}
+
+static void *sleep_cancelled(void *out_was_awake)
+{
+	pthread_cancel(pthread_self());
+	clock_sleep_ns(NSEC_PER_MSEC);
+	*(bool *)out_was_awake = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Who sleeps has begun something: a cancelled thread goes on to its end. */
+static void test_sleep_is_no_cancellation_point(void **state)
+{
+	bool was_awake = false;
+	pthread_t thread;
+	void *end;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, sleep_cancelled, &was_awake), 0);
+	assert_int_equal(pthread_join(thread, &end), 0);
+	assert_true(was_awake);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
 }
 
 /* Field 22 of /proc/self/stat, counted from the end of a name that holds no blank or parenthesis. */
@@ -94,6 +118,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_now),
 		cmocka_unit_test(test_sleep),
+		cmocka_unit_test(test_sleep_is_no_cancellation_point),
 		cmocka_unit_test(test_process_start),
 		cmocka_unit_test(test_start_of_others),
 	};

@@ -47,7 +47,7 @@ static void start(uint64_t units)
 	CHECK(pool_enter(&pool, dev0, POOL_DEVICE));
 	CHECK_EQ(pool_settle(&pool, pool_ask(), held, 0), 0);
 	atomic_store(&card.bytes, CONTEXT + held);
-	pool_destroyed(&pool, false);
+	pool_end(pool_take(&pool), false);
 	CHECK_EQ(charge_watch(dev0), 0);
 	CHECK_EQ(quota_used(dev0), CONTEXT + held);
 	CHECK_EQ(quota_held(dev0, QUOTA_CONTEXT), CONTEXT);

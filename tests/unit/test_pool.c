@@ -21,6 +21,14 @@ static void settle(const void *pool, uint64_t held_bytes, uint64_t reserved_byte
 	CHECK_EQ(pool_settle(pool, pool_ask(), held_bytes, reserved_bytes), 0);
 }
 
+static void destroy(const void *key, bool was_empty)
+{
+	struct pool *pool = pool_take(key);
+
+	if (pool)
+		pool_end(pool, was_empty);
+}
+
 static void a_pool_is_charged_by_what_it_holds(void)
 {
 	struct member m;
@@ -80,6 +88,23 @@ static void growth_over_the_limit_is_refused(void)
 	CHECK((int)pool_settle(&pool_b, pool_ask(), MIB_BYTES(1), 0) == -EDQUOT);
 	settle(&pool_a, MIB_BYTES(1), 0);
 	CHECK(pool_any_over(dev0) && !pool_any_over((struct dev){ 1 }));
+}
+
+/* It gave back what it grew by: that others hold the tenant above its limit is not its matter. */
+static void a_pool_that_shrank_is_not_over(void)
+{
+	struct member m;
+
+	join(&m, "4m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	settle(&pool_a, MIB_BYTES(2), 0);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(1)), 0);
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(4), 0) == -EDQUOT);
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(9));
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(3), 0) == -EDQUOT);
+	settle(&pool_a, MIB_BYTES(2), 0);
+	CHECK(!pool_any_over(dev0));
+	CHECK(quota_is_over(dev0));
 }
 
 /* It never shrinks by itself: who asks pools for memory would be refused for ever. */
@@ -153,7 +178,7 @@ static void managed_pools_are_not_in_the_cards_figure(void)
 	CHECK_EQ(track_physical(dev0), 0);
 	settle(&pool_a, 32, 0);
 	CHECK_EQ(track_physical(dev0), 0);
-	pool_destroyed(&pool_a, true);
+	destroy(&pool_a, true);
 	CHECK_EQ(quota_used(dev0), 0);
 	CHECK_EQ(track_physical(dev0), 0);
 }
@@ -167,7 +192,7 @@ static void destroyed_pools_go_with_their_last_memory(void)
 	CHECK(pool_enter(&pool_b, dev0, POOL_DEVICE));
 	settle(&pool_a, 64, 0);
 	settle(&pool_b, 32, 0);
-	pool_destroyed(&pool_a, false);
+	destroy(&pool_a, false);
 	CHECK(pool_any());
 	CHECK_EQ(quota_used(dev0), 96);
 	CHECK_EQ(pool_charged(&pool_a), 0);
@@ -177,10 +202,10 @@ static void destroyed_pools_go_with_their_last_memory(void)
 	/* Never more than they left. */
 	pool_release_orphans(dev0, 1000);
 	CHECK_EQ(quota_used(dev0), 32);
-	pool_destroyed(&pool_b, true);
+	destroy(&pool_b, true);
 	CHECK_EQ(quota_used(dev0), 0);
 	CHECK(!pool_any());
-	pool_destroyed(&pool_b, true);
+	destroy(&pool_b, true);
 	/* What follows does nothing to one that is gone. */
 	settle(&pool_b, 64, 0);
 	pool_keep(&pool_b, 64);
@@ -190,16 +215,65 @@ static void destroyed_pools_go_with_their_last_memory(void)
 
 static void pools_of_a_device_are_listed(void)
 {
-	const void *pools[4];
+	static const char keys[600];
+	const void *at = NULL;
 	struct member m;
+	int n = 0;
 
 	join(&m, "1g");
-	CHECK_EQ(pool_list(dev0, pools, 4), 0);
+	CHECK(!pool_next(dev0, NULL));
+	for (size_t i = 0; i < sizeof(keys); i++)
+		CHECK(pool_enter(&keys[i], (struct dev){ i % 2 }, POOL_DEVICE));
+	while ((at = pool_next(dev0, at))) {
+		CHECK(((const char *)at - keys) % 2 == 0);
+		n++;
+	}
+	CHECK_EQ(n, sizeof(keys) / 2);
+	/* One that was destroyed meanwhile. */
+	at = pool_next(dev0, NULL);
+	destroy(at, true);
+	CHECK(pool_next(dev0, at) == &keys[2]);
+	CHECK(pool_next((struct dev){ 1 }, NULL) == &keys[1]);
+}
+
+/* The handle may be another pool's as soon as the driver has destroyed this one. */
+static void a_pool_that_is_being_destroyed(void)
+{
+	struct pool *pool;
+	struct member m;
+	struct dev dev;
+
+	join(&m, "1g");
+	CHECK(!pool_take(&pool_a));
 	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
-	CHECK(pool_enter(&pool_b, (struct dev){ 1 }, POOL_DEVICE));
-	CHECK_EQ(pool_list(dev0, pools, 4), 1);
-	CHECK(pools[0] == &pool_a);
-	CHECK_EQ(pool_list(dev0, pools, 0), 0);
+	settle(&pool_a, 64, 0);
+	pool = pool_take(&pool_a);
+	CHECK(pool && !pool_device(&pool_a, &dev) && !pool_any());
+	CHECK_EQ(quota_used(dev0), 64);
+	pool_put_back(pool);
+	CHECK(pool_any());
+	CHECK_EQ(pool_charged(&pool_a), 64);
+	pool = pool_take(&pool_a);
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	settle(&pool_a, 32, 0);
+	pool_end(pool, false);
+	CHECK(pool_any_orphans(dev0) && !pool_any_orphans((struct dev){ 1 }));
+	CHECK_EQ(quota_used(dev0), 96);
+	CHECK_EQ(pool_charged(&pool_a), 32);
+}
+
+/* It goes on being above the limit, which its successor does not forget. */
+static void a_pool_that_was_over_is_destroyed(void)
+{
+	struct member m;
+
+	join(&m, "1m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK((int)pool_settle(&pool_a, pool_ask(), MIB_BYTES(2), 0) == -EDQUOT);
+	destroy(&pool_a, false);
+	CHECK(pool_any_over(dev0));
+	CHECK_EQ(pool_release_orphans(dev0, MIB_BYTES(1)), MIB_BYTES(1));
+	CHECK(!pool_any_over(dev0));
 }
 
 enum { THREADS = 4, ROUNDS = 2000, GROWTH = 1 << 20, LIMIT = 8 };
@@ -258,6 +332,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(a_pool_is_charged_by_what_it_holds),
 		fresh_test(growth_over_the_limit_is_refused),
+		fresh_test(a_pool_that_shrank_is_not_over),
 		fresh_test(a_store_over_the_limit_refuses_no_pool),
 		fresh_test(growth_of_another_thread_is_charged_once),
 		fresh_test(an_older_figure_is_dropped),
@@ -265,6 +340,8 @@ int main(void)
 		fresh_test(managed_pools_are_not_in_the_cards_figure),
 		fresh_test(destroyed_pools_go_with_their_last_memory),
 		fresh_test(pools_of_a_device_are_listed),
+		fresh_test(a_pool_that_is_being_destroyed),
+		fresh_test(a_pool_that_was_over_is_destroyed),
 		fresh_test(threads_share_a_pool),
 	};
 

@@ -170,7 +170,8 @@ static void hold_up_everywhere(void (*body)(void), long stride, uint64_t want)
 
 	for (; held != WAS_OVER; calls++) {
 		held = HELD_UP;
-		for (long steps = 0; held == HELD_UP && steps < STEPS_MAX; steps += stride, places++)
+		for (long steps = 0; held == HELD_UP && steps < STEPS_MAX;
+		     steps += stride, places++)
 			held = hold_up(body, calls, steps, want);
 	}
 	assert_true(calls > 3 && places > 50);

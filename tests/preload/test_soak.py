@@ -1,0 +1,50 @@
+"""Many processes with many threads share one limit and take and give back at random; some are killed.
+
+As a test for a few seconds; `make soak` makes it 64 processes of 8 threads for a minute each.
+"""
+import os
+import random
+import time
+
+import pytest
+
+from conftest import MIB, SANITIZED
+
+LIMIT = 1024 * MIB
+FULL = bool(os.environ.get("RATION_SOAK"))
+PROCESSES, THREADS, SECONDS = (64, 8, 60) if FULL else (6, 2, 1) if SANITIZED else (16, 4, 3)
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_crowd(place, kills):
+    place.sim["context"] = "2m"
+    place.settings["RATION_MEM"] = LIMIT
+    place.settings["RATION_LOG"] = "error"
+    chance, seeds = random.Random(7), iter(range(1, 10**6))
+
+    def start():
+        return place.start("soak", "run", THREADS, next(seeds))
+
+    first = start()
+    while not place.region.exists() or place.charged() == 0:
+        time.sleep(0.01)
+    watcher = place.start("soak", "watch", preload=())
+    members, killed = [first, *(start() for _ in range(PROCESSES - 1))], 0
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        time.sleep(0.05)
+        if kills:
+            place_in_list = chance.randrange(len(members))
+            members[place_in_list].kill()
+            members[place_in_list] = start()
+            killed += 1
+    got = sum(m.end(timeout=300).values["got"] for m in members)
+    values = watcher.end().values
+    print(f"{PROCESSES} processes of {THREADS} threads, {SECONDS} s: {got} allocations, {killed} killed,"
+          f" at most {values['most'] / MIB:.1f} of {LIMIT / MIB:.0f} MiB in {values['looks']} looks")
+    assert got > 0
+    assert 0.9 * LIMIT < values["most"] <= LIMIT
+    # What the killed held goes with the next process that looks, and then there is nothing.
+    assert place.run("views", "nvml").values["nvml1.used"] == 0
+    assert place.charged() == 0
+    assert place.truth() == {}

@@ -287,7 +287,7 @@ static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 	work = cuda_work_new(&graph_ops);
 	if (!work)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
-	res = cuda_graph_memory_launch(exec->program,
+	res = cuda_graph_memory_launch(exec->program, stream,
 				       exec->flags &
 					       CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 	if (res != CUDA_SUCCESS) {
@@ -321,7 +321,7 @@ static CUresult upload(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	res = cuda_stream_find(handle, form, &stream);
 	if (res == CUDA_SUCCESS)
-		res = cuda_graph_memory_place(exec->program);
+		res = cuda_graph_memory_place(exec->program, stream);
 	return cuda_call_end(res);
 }
 

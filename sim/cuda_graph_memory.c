@@ -14,7 +14,15 @@
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
+/* Allocations lie side by side in what a graph takes; mappings want whole pages. */
+#define PAGE_BYTES UINT64_C(4096)
+
 static struct cuda_graph_memory *memories; /* the driver's lock */
+
+static uint64_t round_up(uint64_t bytes, uint64_t to)
+{
+	return (bytes + to - 1) / to * to;
+}
 
 struct cuda_graph_memory *cuda_graph_memory_find(CUdeviceptr address)
 {
@@ -34,15 +42,27 @@ static void set_rights(struct cuda_graph_memory *m, uint64_t devices)
 
 /* Device memory that a graph took for all it allocates on a device, as long as any of that lies there. */
 struct cuda_graph_chunk {
+	CUdevice dev;
 	uint64_t physical, bytes;
 	int memories;
+	/* Graphs launched into one stream run one after another: they share, if they keep nothing. */
+	const struct CUstream_st *stream;
+	bool is_kept;
+	struct cuda_graph_chunk *next;
 };
 
-static void put_chunk(struct cuda_graph_chunk *chunk, CUdevice dev)
+static struct cuda_graph_chunk *chunks; /* the driver's lock */
+
+static void put_chunk(struct cuda_graph_chunk *chunk)
 {
+	struct cuda_graph_chunk **link = &chunks;
+
 	if (--chunk->memories > 0)
 		return;
-	cuda_graph_store_give(dev, chunk->physical, chunk->bytes);
+	while (*link != chunk)
+		link = &(*link)->next;
+	*link = chunk->next;
+	cuda_graph_store_give(chunk->dev, chunk->physical, chunk->bytes);
 	free(chunk);
 }
 
@@ -52,7 +72,7 @@ static void unplace(struct cuda_graph_memory *m)
 		return;
 	set_rights(m, 0);
 	cuda_address_blank(m->params.dptr, m->taken_bytes);
-	put_chunk(m->chunk, m->dev);
+	put_chunk(m->chunk);
 	m->chunk = NULL;
 }
 
@@ -65,7 +85,7 @@ static void delete_memory(struct cuda_graph_memory *m)
 		link = &(*link)->next;
 	*link = m->next;
 	cuda_range_remove(m->range);
-	cuda_address_free(m->params.dptr, m->taken_bytes);
+	cuda_address_free(m->params.dptr, round_up(m->params.bytesize, HEAP_BLOCK_BYTES));
 	free(m->range);
 	free((void *)m->params.accessDescs);
 	free(m);
@@ -174,9 +194,11 @@ static int reserve(struct cuda_graph_memory *m)
 
 	if (bytes > UINT64_MAX / 2)
 		return -1;
-	m->taken_bytes = (bytes + HEAP_BLOCK_BYTES - 1) / HEAP_BLOCK_BYTES * HEAP_BLOCK_BYTES;
+	m->taken_bytes = round_up(bytes, PAGE_BYTES);
 	m->range = calloc(1, sizeof(*m->range));
-	m->params.dptr = m->range ? cuda_address_reserve(m->taken_bytes, HEAP_BLOCK_BYTES, 0) : 0;
+	m->params.dptr = m->range ? cuda_address_reserve(round_up(bytes, HEAP_BLOCK_BYTES),
+							 HEAP_BLOCK_BYTES, 0) :
+				    0;
 	if (!m->params.dptr)
 		goto out_free;
 	*m->range = (struct cuda_range){
@@ -184,7 +206,7 @@ static int reserve(struct cuda_graph_memory *m)
 	};
 	if (cuda_range_insert(m->range) == 0)
 		return 0;
-	cuda_address_free(m->params.dptr, m->taken_bytes);
+	cuda_address_free(m->params.dptr, round_up(bytes, HEAP_BLOCK_BYTES));
 out_free:
 	free(m->range);
 	return -1;
@@ -283,7 +305,7 @@ static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *
 	uint64_t at = chunk->physical;
 	CUresult res = CUDA_SUCCESS;
 
-	chunk->memories = 1;
+	chunk->memories++;
 	for (int i = 0; i < program->count; i++) {
 		struct cuda_graph_memory *m = unplaced(program, i, dev);
 
@@ -297,12 +319,54 @@ static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *
 		m->chunk = chunk;
 		chunk->memories++;
 	}
-	put_chunk(chunk, dev);
+	put_chunk(chunk);
 	return res;
 }
 
-static CUresult place(const struct cuda_program *program, CUdevice dev)
+static struct cuda_graph_chunk *new_chunk(CUdevice dev, uint64_t bytes)
 {
+	struct cuda_graph_chunk *chunk = calloc(1, sizeof(*chunk));
+
+	if (!chunk)
+		return NULL;
+	chunk->dev = dev;
+	chunk->bytes = bytes;
+	if (cuda_graph_store_take(dev, &chunk->bytes, &chunk->physical) != 0) {
+		free(chunk);
+		return NULL;
+	}
+	chunk->next = chunks;
+	chunks = chunk;
+	return chunk;
+}
+
+/* A chunk whose users have gone before when work of the stream comes to it. */
+static struct cuda_graph_chunk *find_chunk(CUdevice dev, uint64_t bytes,
+					   const struct CUstream_st *stream)
+{
+	for (struct cuda_graph_chunk *c = chunks; c; c = c->next)
+		if (c->dev == dev && c->stream == stream && !c->is_kept && c->bytes >= bytes)
+			return c;
+	return NULL;
+}
+
+static bool frees_all(const struct cuda_program *program)
+{
+	for (int i = 0; i < program->count; i++) {
+		bool is_freed = !allocated(program, i);
+
+		for (int k = 0; k < program->count && !is_freed; k++)
+			is_freed = freed(program, k) == allocated(program, i);
+		if (!is_freed)
+			return false;
+	}
+	return true;
+}
+
+static CUresult place(const struct cuda_program *program, CUdevice dev,
+		      const struct CUstream_st *stream)
+{
+	bool is_kept = !frees_all(program);
 	struct cuda_graph_chunk *chunk;
 	uint64_t bytes = 0;
 
@@ -311,31 +375,39 @@ static CUresult place(const struct cuda_program *program, CUdevice dev)
 			bytes += unplaced(program, i, dev)->taken_bytes;
 	if (bytes == 0)
 		return CUDA_SUCCESS;
-	chunk = calloc(1, sizeof(*chunk));
+	chunk = is_kept ? NULL : find_chunk(dev, bytes, stream);
+	if (!chunk)
+		chunk = new_chunk(dev, bytes);
 	if (!chunk)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	chunk->bytes = bytes;
-	if (cuda_graph_store_take(dev, &chunk->bytes, &chunk->physical) != 0) {
-		free(chunk);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
+	chunk->stream = stream;
+	chunk->is_kept = is_kept;
 	return fill(chunk, program, dev);
 }
 
-CUresult cuda_graph_memory_place(const struct cuda_program *program)
+/* It has all its memory, and nobody in another stream may be in that. */
+static bool is_placed(const struct cuda_program *program, const struct CUstream_st *stream)
 {
-	bool is_whole = true;
+	for (int i = 0; i < program->count; i++) {
+		const struct cuda_graph_memory *m = allocated(program, i);
 
-	for (int i = 0; i < program->count; i++)
-		is_whole = is_whole && (!allocated(program, i) || allocated(program, i)->chunk);
-	if (is_whole)
+		if (m && (!m->chunk || (is_resting(m) && m->chunk->stream != stream)))
+			return false;
+	}
+	return true;
+}
+
+CUresult cuda_graph_memory_place(const struct cuda_program *program,
+				 const struct CUstream_st *stream)
+{
+	if (is_placed(program, stream))
 		return CUDA_SUCCESS;
 	/* One chunk has it all, and graphs that rest leave theirs to this one. */
 	for (CUdevice dev = 0; cuda_device_is_valid(dev); dev++) {
 		CUresult res;
 
 		cuda_graph_memory_rest(dev);
-		res = place(program, dev);
+		res = place(program, dev, stream);
 		if (res != CUDA_SUCCESS)
 			return res;
 	}
@@ -369,12 +441,13 @@ static CUresult check_launch(const struct cuda_program *program, bool frees_itse
 	return CUDA_SUCCESS;
 }
 
-CUresult cuda_graph_memory_launch(const struct cuda_program *program, bool frees_itself)
+CUresult cuda_graph_memory_launch(const struct cuda_program *program,
+				  const struct CUstream_st *stream, bool frees_itself)
 {
 	CUresult res = check_launch(program, frees_itself);
 
 	if (res == CUDA_SUCCESS)
-		res = cuda_graph_memory_place(program);
+		res = cuda_graph_memory_place(program, stream);
 	if (res != CUDA_SUCCESS)
 		return res;
 	note_frees(program);

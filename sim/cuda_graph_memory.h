@@ -23,7 +23,7 @@ struct cuda_graph_memory {
 	CUdevice dev;                      /* constant */
 	uint64_t owner_id;                 /* constant: the graph that allocates it */
 	uint64_t devices;                  /* constant: ordinals that may touch it */
-	uint64_t taken_bytes;              /* constant: whole blocks */
+	uint64_t taken_bytes;              /* constant: whole pages */
 	struct cuda_range *range;          /* in the map from the first to the last moment */
 	struct cuda_graph_chunk *chunk;    /* device memory behind it; NULL: none */
 	int references;                    /* nodes, programs and frees; one for being unfreed */
@@ -68,11 +68,13 @@ CUresult cuda_graph_memory_claim(const struct cuda_program *program);
 void cuda_graph_memory_unclaim(const struct cuda_program *program);
 
 /* Puts device memory behind all allocations of a program. */
-CUresult cuda_graph_memory_place(const struct cuda_program *program);
+CUresult cuda_graph_memory_place(const struct cuda_program *program,
+				 const struct CUstream_st *stream);
 
 /* A launch of the program begins: as cuda_graph_memory_place(), and its allocations are in use until
  * cuda_graph_memory_done(). With `frees_itself` what an earlier launch left is freed first. */
-CUresult cuda_graph_memory_launch(const struct cuda_program *program, bool frees_itself);
+CUresult cuda_graph_memory_launch(const struct cuda_program *program,
+				  const struct CUstream_st *stream, bool frees_itself);
 void cuda_graph_memory_done(const struct cuda_program *program);
 
 /* Takes the device memory from behind allocations that no work needs, back into the store. */

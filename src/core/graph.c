@@ -18,17 +18,28 @@ struct graph {
 
 RB_HEAD(graph_tree, graph);
 
-/* Of one store, over all graphs that are alive. */
+/* A stream in which graphs ran since the store was trimmed last. */
+struct lane {
+	RB_ENTRY(lane) entry;
+	const void *stream;
+	uint64_t bytes[RATION_DEVICES]; /* the most that one of them takes and frees itself */
+};
+
+RB_HEAD(lane_tree, lane);
+
 struct store {
-	uint64_t wanted_bytes, reserved_bytes;
-	uint64_t kept_bytes; /* that destroyed graphs left in use, at most */
+	uint64_t reserved_bytes; /* of all graphs */
+	uint64_t lanes_bytes;    /* of all lanes */
+	/* At most, as no call of ours tells when it is freed: by graphs that are alive, and by others. */
+	uint64_t kept_bytes, left_bytes;
 };
 
 struct graph_state {
 	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct graph_tree graphs;
-	_Atomic uint64_t count; /* written under mutex */
+	struct lane_tree lanes;
+	_Atomic uint64_t count; /* of graphs; written under mutex */
 	struct store stores[RATION_DEVICES];
 };
 PROCESS_STATE(graph_state, state);
@@ -42,7 +53,15 @@ static int graph_compare(const struct graph *a, const struct graph *b)
 							 (uintptr_t)a->exec > (uintptr_t)b->exec;
 }
 
+static int lane_compare(const struct lane *a, const struct lane *b)
+{
+	return (uintptr_t)a->stream < (uintptr_t)b->stream ?
+		       -1 :
+		       (uintptr_t)a->stream > (uintptr_t)b->stream;
+}
+
 RB_GENERATE_STATIC(graph_tree, graph, entry, graph_compare)
+RB_GENERATE_STATIC(lane_tree, lane, entry, lane_compare)
 
 void graph_init(void)
 {
@@ -77,39 +96,62 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* mutex held: how much more the store must be for what is wanted and `more_bytes`. */
-static uint64_t lacks(struct dev dev, uint64_t more_bytes, uint64_t held_bytes)
+static uint64_t beyond(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* mutex held: memory that no graph may be put into. */
+static uint64_t kept_bytes(struct dev dev, uint64_t held_bytes)
 {
 	struct store *s = &state.s.stores[dev.v];
-	uint64_t wanted, there = held_bytes + s->reserved_bytes;
 
-	s->kept_bytes = least(s->kept_bytes, held_bytes);
-	wanted = s->wanted_bytes + s->kept_bytes + more_bytes;
-	return wanted > there ? wanted - there : 0;
+	s->left_bytes = least(s->left_bytes, held_bytes);
+	return s->kept_bytes + s->left_bytes;
 }
 
 uint64_t graph_lacks_for_new(struct dev dev, const struct graph_memory *memory, uint64_t held_bytes)
 {
-	uint64_t bytes = memory->bytes[dev.v], lack;
+	uint64_t lack;
 
 	pthread_mutex_lock(&state.s.mutex);
-	lack = lacks(dev, bytes, held_bytes);
+	lack = beyond(memory->bytes[dev.v], beyond(held_bytes, kept_bytes(dev, held_bytes)));
 	pthread_mutex_unlock(&state.s.mutex);
-	return least(lack, bytes);
+	return lack;
 }
 
-uint64_t graph_lacks(const void *exec, struct dev dev, uint64_t held_bytes)
+/* mutex held: what lanes and kept memory would grow by if the graph ran in the stream. */
+static uint64_t growth(const struct graph *graph, const void *stream, int d)
 {
+	struct lane want = { .stream = stream }, *lane;
+
+	if (graph->memory.is_kept)
+		return graph->has_run ? 0 : graph->memory.bytes[d];
+	lane = RB_FIND(lane_tree, &state.s.lanes, &want);
+	return beyond(graph->memory.bytes[d], lane ? lane->bytes[d] : 0);
+}
+
+uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint64_t held_bytes)
+{
+	const struct store *s = &state.s.stores[dev.v];
 	struct graph *graph;
-	uint64_t lack = 0;
+	uint64_t lack = 0, wanted;
 
 	pthread_mutex_lock(&state.s.mutex);
 	graph = find(exec);
-	if (graph)
-		lack = least(lacks(dev, 0, held_bytes),
-			     graph->memory.bytes[dev.v] - graph->reserved_bytes[dev.v]);
+	if (graph) {
+		wanted = s->lanes_bytes + kept_bytes(dev, held_bytes) +
+			 growth(graph, stream, dev.v);
+		lack = least(beyond(wanted, held_bytes + s->reserved_bytes),
+			     beyond(graph->memory.bytes[dev.v], graph->reserved_bytes[dev.v]));
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return lack;
+}
+
+static uint64_t kept_by(const struct graph *graph, int d)
+{
+	return graph->memory.is_kept && graph->has_run ? graph->memory.bytes[d] : 0;
 }
 
 /* mutex held. */
@@ -118,8 +160,8 @@ static void enter(struct graph *graph)
 	RB_INSERT(graph_tree, &state.s.graphs, graph);
 	atomic_fetch_add(&state.s.count, 1);
 	for (int d = 0; d < RATION_DEVICES; d++) {
-		state.s.stores[d].wanted_bytes += graph->memory.bytes[d];
 		state.s.stores[d].reserved_bytes += graph->reserved_bytes[d];
+		state.s.stores[d].kept_bytes += kept_by(graph, d);
 	}
 }
 
@@ -129,8 +171,8 @@ static void leave(struct graph *graph)
 	RB_REMOVE(graph_tree, &state.s.graphs, graph);
 	atomic_fetch_sub(&state.s.count, 1);
 	for (int d = 0; d < RATION_DEVICES; d++) {
-		state.s.stores[d].wanted_bytes -= graph->memory.bytes[d];
 		state.s.stores[d].reserved_bytes -= graph->reserved_bytes[d];
+		state.s.stores[d].kept_bytes -= kept_by(graph, d);
 	}
 }
 
@@ -175,7 +217,40 @@ bool graph_find(const void *exec, uint64_t out_bytes[RATION_DEVICES])
 	return graph != NULL;
 }
 
-bool graph_launched(const void *exec, uint64_t out_reserved_bytes[RATION_DEVICES])
+/* mutex held: counts what the graph took when it ran in the stream. */
+static void count_run(struct graph *graph, const void *stream)
+{
+	struct lane *lane = NULL, *old;
+
+	if (!graph->memory.is_kept)
+		lane = calloc(1, sizeof(*lane));
+	if (lane) {
+		lane->stream = stream;
+		old = RB_INSERT(lane_tree, &state.s.lanes, lane);
+		if (old) {
+			free(lane);
+			lane = old;
+		}
+	}
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct store *s = &state.s.stores[d];
+		uint64_t more = growth(graph, stream, d);
+
+		/* Without memory for a lane it counts as left, which is more. */
+		if (lane) {
+			lane->bytes[d] += more;
+			s->lanes_bytes += more;
+		} else if (graph->memory.is_kept) {
+			s->kept_bytes += more;
+		} else {
+			s->left_bytes += more;
+		}
+	}
+	graph->has_run = true;
+}
+
+bool graph_launched(const void *exec, const void *stream,
+		    uint64_t out_reserved_bytes[RATION_DEVICES])
 {
 	struct graph *graph;
 
@@ -187,9 +262,29 @@ bool graph_launched(const void *exec, uint64_t out_reserved_bytes[RATION_DEVICES
 		graph->reserved_bytes[d] = 0;
 	}
 	if (graph)
-		graph->has_run = true;
+		count_run(graph, stream);
 	pthread_mutex_unlock(&state.s.mutex);
 	return graph != NULL;
+}
+
+/* mutex held: what ran in them has gone from the device's store, or is in what it still holds. */
+static void empty_lanes(int d)
+{
+	struct lane *lane, *next;
+
+	RB_FOREACH_SAFE(lane, lane_tree, &state.s.lanes, next)
+	{
+		bool is_empty = true;
+
+		lane->bytes[d] = 0;
+		for (int k = 0; k < RATION_DEVICES; k++)
+			is_empty = is_empty && lane->bytes[k] == 0;
+		if (is_empty) {
+			RB_REMOVE(lane_tree, &state.s.lanes, lane);
+			free(lane);
+		}
+	}
+	state.s.stores[d].lanes_bytes = 0;
 }
 
 void graph_trimmed(struct dev dev, uint64_t held_bytes)
@@ -197,7 +292,8 @@ void graph_trimmed(struct dev dev, uint64_t held_bytes)
 	struct store *s = &state.s.stores[dev.v];
 
 	pthread_mutex_lock(&state.s.mutex);
-	s->kept_bytes = least(s->kept_bytes, held_bytes);
+	empty_lanes(dev.v);
+	s->left_bytes = beyond(held_bytes, s->kept_bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -217,8 +313,8 @@ void graph_end(struct graph *graph, uint64_t out_reserved_bytes[RATION_DEVICES])
 {
 	memcpy(out_reserved_bytes, graph->reserved_bytes, sizeof(graph->reserved_bytes));
 	pthread_mutex_lock(&state.s.mutex);
-	for (int d = 0; graph->memory.is_kept && graph->has_run && d < RATION_DEVICES; d++)
-		state.s.stores[d].kept_bytes += graph->memory.bytes[d];
+	for (int d = 0; d < RATION_DEVICES; d++)
+		state.s.stores[d].left_bytes += kept_by(graph, d);
 	pthread_mutex_unlock(&state.s.mutex);
 	free(graph);
 }

@@ -1,10 +1,11 @@
 /*
  * Graphs that allocate memory. Their memory becomes physical when a graph is uploaded or launched, and
- * stays in one store per device until that is trimmed; graphs that rest leave theirs to others. No call
- * tells what of a store is in use. So a store is taken to be enough for the graphs that are alive when
- * it holds, with what is reserved for it, the sum of all their allocation nodes; what it lacks for a
- * graph is reserved when that is instantiated and before each of its launches, and settled by the
- * store's own figure after: the store is a pool (core/pool.h).
+ * stays in one store per device until that is trimmed. Graphs that free all they allocate share: what one
+ * leaves the next one finds, and in one stream they run one after another. A graph that keeps memory has
+ * it to itself (docs/real-gpu.md). No call tells what of a store is in use, so it is taken to be enough
+ * when it holds, with what is reserved for it, the most that a graph takes in each stream and all that
+ * was kept. What it lacks for a launch is reserved before, and settled by the store's own figure after:
+ * the store is a pool (core/pool.h).
  *
  * Thread safe; nothing here calls the driver.
  */
@@ -30,13 +31,12 @@ struct graph_memory {
 	bool is_kept;                   /* some of it is not freed by the graph itself */
 };
 
-/*
- * What a store that holds `held_bytes` lacks for a new graph, at most all of its bytes; and for a launch
- * or upload of one that was entered, without what is reserved for that already.
- */
+/* What a store that holds `held_bytes` lacks for a new graph if nothing but kept memory is in use. */
 uint64_t graph_lacks_for_new(struct dev dev, const struct graph_memory *memory,
 			     uint64_t held_bytes);
-uint64_t graph_lacks(const void *exec, struct dev dev, uint64_t held_bytes);
+
+/* What it lacks for a launch or upload in a stream, without what is reserved for the graph already. */
+uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint64_t held_bytes);
 
 /*
  * Enters an instantiated graph, for which reserved_bytes[dev] are reserved in the stores. False where
@@ -51,8 +51,12 @@ bool graph_any(void);
 /* What a graph allocates on each device; false for one that is not entered. */
 bool graph_find(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
 
-/* It was launched: hands over what was reserved for its first launch. False for one not entered. */
-bool graph_launched(const void *exec, uint64_t out_reserved_bytes[RATION_DEVICES]);
+/*
+ * It was launched or uploaded in the stream: hands over what was reserved for its first launch. False for
+ * one that is not entered.
+ */
+bool graph_launched(const void *exec, const void *stream,
+		    uint64_t out_reserved_bytes[RATION_DEVICES]);
 
 /* The device's store was trimmed: what it holds now is in use. */
 void graph_trimmed(struct dev dev, uint64_t held_bytes);

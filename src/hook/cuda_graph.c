@@ -332,12 +332,13 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
  * After a launch or upload the graph's memory is physical: the stores' figures say how much. They may
  * also have grown because it runs beside another graph.
  */
-static void settle(CUgraphExec exec, const uint64_t memory_bytes[RATION_DEVICES],
+static void settle(CUgraphExec exec, const void *stream,
+		   const uint64_t memory_bytes[RATION_DEVICES],
 		   const uint64_t again_bytes[RATION_DEVICES])
 {
 	uint64_t first_bytes[RATION_DEVICES] = { 0 };
 
-	graph_launched(exec, first_bytes);
+	graph_launched(exec, stream, first_bytes);
 	/* The work is under way: what a store grew by past the limit counts all the same. */
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (memory_bytes[d])
@@ -348,7 +349,8 @@ static void settle(CUgraphExec exec, const uint64_t memory_bytes[RATION_DEVICES]
 typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
 
 /* One whose memory is to be reserved or settled. */
-static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream stream)
+static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream stream,
+				   const void *name)
 {
 	uint64_t memory_bytes[RATION_DEVICES] = { 0 }, lack_bytes[RATION_DEVICES] = { 0 };
 	struct dev dev = { 0 };
@@ -359,7 +361,7 @@ static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream s
 	graph_find(exec, memory_bytes);
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (memory_bytes[d])
-			lack_bytes[d] = graph_lacks(exec, (struct dev){ d },
+			lack_bytes[d] = graph_lacks(exec, name, (struct dev){ d },
 						    held_bytes((struct dev){ d }));
 	rc = reserve(lack_bytes, &dev);
 	if (rc < 0)
@@ -368,19 +370,29 @@ static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream s
 	res = call(exec, stream);
 	gate_leave(was_in);
 	if (res == CUDA_SUCCESS)
-		settle(exec, memory_bytes, lack_bytes);
+		settle(exec, name, memory_bytes, lack_bytes);
 	else
 		cancel(lack_bytes);
 	return res;
 }
 
-static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream)
+/* What tells a stream from others: the per-thread one has the same handle in every thread. */
+static const void *name_of(CUstream stream, bool is_per_thread)
+{
+	static __thread char thread;
+
+	if (stream == CU_STREAM_PER_THREAD || (is_per_thread && !stream))
+		return &thread;
+	return stream == CU_STREAM_LEGACY ? NULL : stream;
+}
+
+static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream, bool is_per_thread)
 {
 	uint32_t was_in;
 	CUresult res;
 
 	if (__builtin_expect(graph_any(), 0))
-		return launch_with_memory(call, exec, stream);
+		return launch_with_memory(call, exec, stream, name_of(stream, is_per_thread));
 	was_in = gate_enter();
 	res = call(exec, stream);
 	gate_leave(was_in);
@@ -389,24 +401,24 @@ static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream)
 
 CUresult hook_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-	return ENTER_HAS(cuGraphLaunch) ? launch(real.cuGraphLaunch, exec, stream) :
+	return ENTER_HAS(cuGraphLaunch) ? launch(real.cuGraphLaunch, exec, stream, false) :
 					  enter_missing();
 }
 
 CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-	return ENTER_HAS(cuGraphLaunch_ptsz) ? launch(real.cuGraphLaunch_ptsz, exec, stream) :
+	return ENTER_HAS(cuGraphLaunch_ptsz) ? launch(real.cuGraphLaunch_ptsz, exec, stream, true) :
 					       enter_missing();
 }
 
 CUresult hook_cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-	return ENTER_HAS(cuGraphUpload) ? launch(real.cuGraphUpload, exec, stream) :
+	return ENTER_HAS(cuGraphUpload) ? launch(real.cuGraphUpload, exec, stream, false) :
 					  enter_missing();
 }
 
 CUresult hook_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-	return ENTER_HAS(cuGraphUpload_ptsz) ? launch(real.cuGraphUpload_ptsz, exec, stream) :
+	return ENTER_HAS(cuGraphUpload_ptsz) ? launch(real.cuGraphUpload_ptsz, exec, stream, true) :
 					       enter_missing();
 }

@@ -5,7 +5,7 @@
 #include "fresh.h"
 
 static const struct dev dev0 = { 0 }, dev1 = { 1 };
-static const char exec_a, exec_b;
+static const char exec_a, exec_b, stream_a;
 
 static const struct graph_memory freeing = { .bytes = { 100, 20 } };
 static const struct graph_memory keeping = { .bytes = { 100, 20 }, .is_kept = true };
@@ -18,16 +18,16 @@ static void what_is_reserved_is_taken_over_once(void)
 
 	graph_init();
 	CHECK(!graph_any());
-	CHECK(!graph_launched(&exec_a, bytes));
+	CHECK(!graph_launched(&exec_a, NULL, bytes));
 	CHECK(!graph_take(&exec_a));
 	CHECK(!graph_find(&exec_a, bytes));
 	CHECK(graph_enter(&exec_a, &freeing, all));
 	CHECK(graph_any());
 	CHECK(graph_find(&exec_a, bytes));
 	CHECK(bytes[0] == 100 && bytes[1] == 20 && bytes[2] == 0);
-	CHECK(graph_launched(&exec_a, bytes));
+	CHECK(graph_launched(&exec_a, NULL, bytes));
 	CHECK(bytes[0] == 100 && bytes[1] == 20);
-	CHECK(graph_launched(&exec_a, bytes));
+	CHECK(graph_launched(&exec_a, NULL, bytes));
 	CHECK(bytes[0] == 0 && bytes[1] == 0);
 	graph = graph_take(&exec_a);
 	CHECK(graph && !graph_any());
@@ -51,8 +51,7 @@ static void one_that_never_ran_hands_it_over_at_its_end(void)
 	CHECK(bytes[0] == 100 && bytes[1] == 20);
 	CHECK(graph_any());
 	/* It kept nothing. */
-	CHECK_EQ(graph_lacks(&exec_b, dev0, 0), 0);
-	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 0), 100);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 0);
 }
 
 /* Destroyed unseen, and the same handle again: the old reservation is the new one's. */
@@ -63,14 +62,19 @@ static void a_handle_that_comes_again(void)
 	graph_init();
 	CHECK(graph_enter(&exec_a, &freeing, all));
 	CHECK(graph_enter(&exec_a, &freeing, all));
-	CHECK(graph_launched(&exec_a, bytes));
+	CHECK(graph_launched(&exec_a, NULL, bytes));
 	CHECK_EQ(bytes[0], 200);
 	graph_end(graph_take(&exec_a), bytes);
 	CHECK(!graph_any());
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 0), 100);
 }
 
-/* The store is enough when it has what all that are alive want. */
+static uint64_t lacks(const void *exec, const void *in, uint64_t held_bytes)
+{
+	return graph_lacks(exec, in, dev0, held_bytes);
+}
+
+/* In one stream graphs share; in two they may run at once. */
 static void what_a_store_lacks(void)
 {
 	uint64_t bytes[RATION_DEVICES];
@@ -80,45 +84,57 @@ static void what_a_store_lacks(void)
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 70), 30);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 300), 0);
 	CHECK(graph_enter(&exec_a, &freeing, all));
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 0), 0);
-	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 0), 100);
-	CHECK(graph_launched(&exec_a, bytes));
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 100), 0);
-	/* Trimmed away. */
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 0), 100);
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 90), 10);
-	CHECK_EQ(graph_lacks(&exec_b, dev0, 0), 0);
-	/* Another one ran in the same memory: either may now find the other's work in it. */
+	CHECK_EQ(lacks(&exec_a, NULL, 0), 0);
+	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
 	CHECK(graph_enter(&exec_b, &freeing, nothing));
-	CHECK_EQ(graph_lacks(&exec_b, dev0, 100), 100);
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 100), 100);
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 200), 0);
-	CHECK_EQ(graph_lacks(&exec_a, dev1, 20), 20);
-	graph_end(graph_take(&exec_b), bytes);
-	CHECK_EQ(graph_lacks(&exec_a, dev0, 100), 0);
+	CHECK_EQ(lacks(&exec_b, NULL, 100), 0);
+	CHECK_EQ(lacks(&exec_b, &stream_a, 100), 100);
+	CHECK_EQ(lacks(&exec_b, &stream_a, 150), 50);
+	CHECK_EQ(lacks(&exec_a, &stream_a, 100), 100);
+	CHECK(graph_launched(&exec_b, &stream_a, bytes));
+	CHECK_EQ(lacks(&exec_a, NULL, 200), 0);
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 100);
+	CHECK_EQ(graph_lacks(&exec_a, NULL, dev1, 20), 20);
+	/* The store was trimmed: nothing runs. */
+	graph_trimmed(dev0, 0);
+	CHECK_EQ(lacks(&exec_a, NULL, 0), 100);
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
+	/* What it still had then is in use. */
+	graph_trimmed(dev0, 30);
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 30);
+	CHECK_EQ(lacks(NULL, NULL, 0), 0);
 }
 
-static void what_a_destroyed_graph_kept(void)
+static void what_graphs_keep(void)
 {
 	uint64_t bytes[RATION_DEVICES];
 
 	graph_init();
 	CHECK(graph_enter(&exec_a, &keeping, all));
-	CHECK(graph_launched(&exec_a, bytes));
-	graph_end(graph_take(&exec_a), bytes);
+	CHECK_EQ(lacks(&exec_a, NULL, 0), 0);
+	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK_EQ(lacks(&exec_a, &stream_a, 100), 0);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 100);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 150), 50);
-	/* A trim tells how much of it is left, and a store that shrank too. */
-	graph_trimmed(dev0, 40);
-	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 40);
-	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 30), 100);
-	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 130), 0);
-	/* One that frees all itself leaves nothing. */
-	graph_trimmed(dev1, 0);
-	CHECK(graph_enter(&exec_a, &freeing, all));
-	CHECK(graph_launched(&exec_a, bytes));
+	/* Freed and trimmed; or not. */
+	CHECK_EQ(lacks(&exec_a, NULL, 0), 100);
+	graph_trimmed(dev0, 100);
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
+	/* Another one in what it freed: then its own is not there. */
+	CHECK(graph_enter(&exec_b, &keeping, nothing));
+	CHECK_EQ(lacks(&exec_b, NULL, 100), 100);
+	CHECK(graph_launched(&exec_b, NULL, bytes));
+	CHECK_EQ(lacks(&exec_a, NULL, 100), 100);
+	/* What a destroyed one kept is at most what the store holds. */
 	graph_end(graph_take(&exec_a), bytes);
-	CHECK_EQ(graph_lacks_for_new(dev1, &freeing, 20), 0);
+	graph_end(graph_take(&exec_b), bytes);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 300), 0);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 250), 50);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 40), 100);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 40);
+	graph_trimmed(dev0, 0);
+	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 0);
 }
 
 static void stores_have_names_of_their_own(void)
@@ -156,7 +172,7 @@ int main(void)
 		fresh_test(one_that_never_ran_hands_it_over_at_its_end),
 		fresh_test(a_handle_that_comes_again),
 		fresh_test(what_a_store_lacks),
-		fresh_test(what_a_destroyed_graph_kept),
+		fresh_test(what_graphs_keep),
 		fresh_test(stores_have_names_of_their_own),
 		fresh_test(a_child_has_none),
 	};

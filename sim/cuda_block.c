@@ -12,6 +12,7 @@ enum { UNITS = 4096 };
 struct cuda_block {
 	uint64_t start;
 	struct CUctx_st *ctx;
+	bool is_array;
 	int used_units;
 	unsigned char used[UNITS / 8]; /* a bit per unit */
 	struct cuda_block *next, **link;
@@ -58,7 +59,8 @@ static int units_of(uint64_t size_bytes)
 	return (int)((size_bytes + BLOCK_UNIT_BYTES - 1) / BLOCK_UNIT_BYTES);
 }
 
-struct cuda_block *cuda_block_open(struct CUctx_st *ctx, uint64_t start, uint64_t used_bytes)
+struct cuda_block *cuda_block_open(struct CUctx_st *ctx, bool is_array, uint64_t start,
+				   uint64_t used_bytes)
 {
 	struct cuda_block *b = calloc(1, sizeof(*b));
 
@@ -66,6 +68,7 @@ struct cuda_block *cuda_block_open(struct CUctx_st *ctx, uint64_t start, uint64_
 		return NULL;
 	b->start = start;
 	b->ctx = ctx;
+	b->is_array = is_array;
 	mark(b, 0, units_of(used_bytes), true);
 	b->next = blocks;
 	b->link = &blocks;
@@ -75,20 +78,20 @@ struct cuda_block *cuda_block_open(struct CUctx_st *ctx, uint64_t start, uint64_
 	return b;
 }
 
-static struct cuda_block *new_block(struct CUctx_st *ctx)
+static struct cuda_block *new_block(struct CUctx_st *ctx, bool is_array)
 {
 	struct cuda_block *b;
 	uint64_t start;
 
 	if (cuda_heap_take(ctx->index, HEAP_BLOCK_BYTES, &start) != 0)
 		return NULL;
-	b = cuda_block_open(ctx, start, 0);
+	b = cuda_block_open(ctx, is_array, start, 0);
 	if (!b)
 		cuda_heap_give(ctx->index, start, HEAP_BLOCK_BYTES);
 	return b;
 }
 
-int cuda_block_take(struct CUctx_st *ctx, uint64_t size_bytes, uint64_t *out_address,
+int cuda_block_take(struct CUctx_st *ctx, bool is_array, uint64_t size_bytes, uint64_t *out_address,
 		    struct cuda_block **out_block)
 {
 	int count = units_of(size_bytes);
@@ -96,14 +99,14 @@ int cuda_block_take(struct CUctx_st *ctx, uint64_t size_bytes, uint64_t *out_add
 	int first = -1;
 
 	for (b = blocks; b; b = b->next) {
-		if (b->ctx != ctx || UNITS - b->used_units < count)
+		if (b->ctx != ctx || b->is_array != is_array || UNITS - b->used_units < count)
 			continue;
 		first = find_run(b, count);
 		if (first >= 0)
 			break;
 	}
 	if (!b) {
-		b = new_block(ctx);
+		b = new_block(ctx, is_array);
 		first = 0;
 	}
 	if (!b)

@@ -27,17 +27,20 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 static int place(struct CUctx_st *ctx, struct cuda_range *range)
 {
 	uint64_t last_bytes = range->size_bytes % HEAP_BLOCK_BYTES;
+	bool is_array = range->kind == RANGE_ARRAY;
 	int err;
 
 	if (range->size_bytes <= BLOCK_SHARED_BYTES)
-		return cuda_block_take(ctx, range->size_bytes, &range->start, &range->block);
+		return cuda_block_take(ctx, is_array, range->size_bytes, &range->start,
+				       &range->block);
 	if (range->size_bytes > UINT64_MAX - HEAP_BLOCK_BYTES)
 		return -1;
 	range->taken_bytes = round_up(range->size_bytes, HEAP_BLOCK_BYTES);
 	err = cuda_heap_take(ctx->index, range->taken_bytes, &range->start);
 	if (err || last_bytes == 0)
 		return err;
-	range->block = cuda_block_open(ctx, range->start + range->taken_bytes - HEAP_BLOCK_BYTES,
+	range->block = cuda_block_open(ctx, is_array,
+				       range->start + range->taken_bytes - HEAP_BLOCK_BYTES,
 				       last_bytes);
 	if (range->block)
 		return 0;

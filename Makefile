@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all deps test demo install uninstall check-gpu lint format bench clean
+.PHONY: all deps test demo install uninstall check-gpu soak lint format bench clean
 
 all:
 	@scripts/need.sh
@@ -28,6 +28,9 @@ uninstall:
 
 check-gpu: all
 	@tests/gpu/run
+
+soak: all
+	@RATION_SOAK=1 tests/clients/run-pytest "$(CURDIR)/tests/preload/test_soak.py" -s
 
 lint: all
 	@ctest --test-dir build -L lint --output-on-failure

@@ -10,9 +10,10 @@ import pytest
 
 from conftest import MIB, SANITIZED
 
-LIMIT = 1024 * MIB
 FULL = bool(os.environ.get("RATION_SOAK"))
 PROCESSES, THREADS, SECONDS = (64, 8, 60) if FULL else (6, 2, 1) if SANITIZED else (16, 4, 3)
+# What they want is several times as much.
+LIMIT = PROCESSES * THREADS * 8 * MIB
 
 
 @pytest.mark.parametrize("kills", [False, True])

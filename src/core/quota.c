@@ -15,7 +15,7 @@
 
 /* Looking for dead processes opens the file: programs that ask in a loop do not pay each time. */
 #define SETTLE_EVERY_NS NSEC_PER_MSEC
-/* How long a region that was whole is taken for whole. */
+/* How long a region's file that was as long as it should be is taken for that. */
 #define CHECK_EVERY_NS NSEC_PER_MSEC
 
 struct quota_state {
@@ -106,27 +106,26 @@ static void lose_region(void)
 			  state.s.region->path);
 }
 
-/* False when the region is not the one that we joined; its pages must not be touched then. */
-static bool look_at_region(void)
-{
-	if (atomic_load_explicit(&state.s.is_gone, memory_order_relaxed))
-		return false;
-	if (region_check(state.s.region, state.s.slot) < 0) {
-		lose_region();
-		return false;
-	}
-	atomic_store_explicit(&state.s.checked_ns, clock_now_ns(), memory_order_relaxed);
-	return true;
-}
-
-/* As look_at_region() for who only looks: a region that was whole is taken for whole for a while. */
+/*
+ * False when the region is not the one that we joined; its pages must not be touched then. That the file
+ * has not been cut short is asked of the kernel, so not in every call.
+ */
 static bool is_whole_at(int64_t now_ns)
 {
 	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
+	int rc;
 
-	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS)
-		return !atomic_load_explicit(&state.s.is_gone, memory_order_relaxed);
-	return look_at_region();
+	if (atomic_load_explicit(&state.s.is_gone, memory_order_relaxed))
+		return false;
+	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS) {
+		rc = region_check_words(state.s.region);
+	} else {
+		rc = region_check(state.s.region, state.s.slot);
+		atomic_store_explicit(&state.s.checked_ns, now_ns, memory_order_relaxed);
+	}
+	if (rc < 0)
+		lose_region();
+	return rc == 0;
 }
 
 static bool is_whole(void)
@@ -199,7 +198,7 @@ static void charge_again(void)
 /* mutex held, before our slot is changed: 0, or -ESTALE when it is not ours any more. */
 static int check(void)
 {
-	int rc = look_at_region() ? slot_check(state.s.region, state.s.place) : -ESTALE;
+	int rc = is_whole() ? slot_check(state.s.region, state.s.place) : -ESTALE;
 
 	if (rc < 0) {
 		lose_region();
@@ -518,7 +517,7 @@ uint64_t quota_context_bytes(struct dev dev)
 
 void quota_learn_context(struct dev dev, uint64_t bytes)
 {
-	if (look_at_region())
+	if (is_whole())
 		__atomic_store_n(&state.s.region->own->devices[dev.v].context_bytes, bytes,
 				 __ATOMIC_RELAXED);
 }

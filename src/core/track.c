@@ -1,21 +1,21 @@
 #include "core/track.h"
 
+#include "base/hash.h"
 #include "base/process.h"
-#include "base/tree.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+/* Links are first, so that what is found is known by them. */
 struct block {
-	RB_ENTRY(block) entry;
-	uint64_t number; /* address / TRACK_BLOCK_BYTES */
-	uint64_t refs;   /* allocations that begin or end in it */
+	struct hash_link link; /* by address / TRACK_BLOCK_BYTES */
+	uint64_t refs;         /* allocations that begin or end in it */
 };
 
 enum { FIRST, LAST, ENDS };
 
 struct track_node {
-	RB_ENTRY(track_node) entry;
+	struct hash_link link; /* by address */
 	struct track t;
 	uint64_t seq;
 	uint64_t inside_bytes; /* of the blocks between the first and the last */
@@ -23,18 +23,14 @@ struct track_node {
 	 * node is entered: memory for them. */
 	struct block *block[ENDS];
 	/* Taken out: in a list, so that the end of its context reaches it. */
-	struct track_node *next, **link;
+	struct track_node *next, **at;
 	bool is_dropped; /* its context ended meanwhile */
 };
-
-RB_HEAD(node_tree, track_node);
-RB_HEAD(block_tree, block);
 
 struct track_state {
 	/* Orders all of it; zero is an unlocked mutex. Never held across a driver call. */
 	pthread_mutex_t mutex;
-	struct node_tree nodes;
-	struct block_tree blocks;
+	struct hash nodes, blocks;
 	struct track_node *taken;
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
@@ -43,19 +39,6 @@ struct track_state {
 	uint64_t weightless_count[RATION_DEVICES];
 };
 PROCESS_STATE(track_state, state);
-
-static int node_compare(const struct track_node *a, const struct track_node *b)
-{
-	return a->t.addr < b->t.addr ? -1 : a->t.addr > b->t.addr;
-}
-
-static int block_compare(const struct block *a, const struct block *b)
-{
-	return a->number < b->number ? -1 : a->number > b->number;
-}
-
-RB_GENERATE_STATIC(node_tree, track_node, entry, node_compare)
-RB_GENERATE_STATIC(block_tree, block, entry, block_compare)
 
 void track_init(void)
 {
@@ -87,9 +70,7 @@ void track_discard(struct track_node *node)
 
 static struct block *find_block(uint64_t number)
 {
-	struct block key = { .number = number };
-
-	return RB_FIND(block_tree, &state.s.blocks, &key);
+	return (struct block *)hash_find(&state.s.blocks, number);
 }
 
 /* The blocks at the two ends of an allocation. */
@@ -143,8 +124,8 @@ static struct block *get_block(uint64_t number, struct block *spare, int d)
 		free(spare);
 	} else {
 		block = spare;
-		block->number = number;
-		RB_INSERT(block_tree, &state.s.blocks, block);
+		block->link.key = number;
+		hash_insert(&state.s.blocks, &block->link);
 		state.s.block_count[d]++;
 	}
 	block->refs++;
@@ -156,7 +137,7 @@ static uint64_t put_block(struct block *block, int d)
 {
 	if (!block || --block->refs > 0)
 		return 0;
-	RB_REMOVE(block_tree, &state.s.blocks, block);
+	hash_remove(&state.s.blocks, &block->link);
 	state.s.block_count[d]--;
 	free(block);
 	return TRACK_BLOCK_BYTES;
@@ -205,6 +186,19 @@ static uint64_t drop(struct track_node *node)
 	return bytes;
 }
 
+/* mutex held. */
+static struct track_node *find_node(uint64_t addr)
+{
+	return (struct track_node *)hash_find(&state.s.nodes, addr);
+}
+
+/* mutex held. */
+static void insert(struct track_node *node)
+{
+	node->link.key = node->t.addr;
+	hash_insert(&state.s.nodes, &node->link);
+}
+
 bool track_enter(struct track_node *node, const struct track *what, uint64_t allowed_bytes,
 		 struct track_entered *out)
 {
@@ -222,22 +216,14 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	*count_of(what) += (int64_t)out->new_bytes;
 	state.s.weightless_count[what->dev.v] += is_weightless(what);
 	node->seq = ++state.s.seq;
-	old = RB_INSERT(node_tree, &state.s.nodes, node);
+	old = find_node(what->addr);
 	if (old) {
-		RB_REMOVE(node_tree, &state.s.nodes, old);
-		RB_INSERT(node_tree, &state.s.nodes, node);
+		hash_remove(&state.s.nodes, &old->link);
 		out->stale_bytes = drop(old);
 	}
+	insert(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return true;
-}
-
-/* mutex held. */
-static struct track_node *find_node(uint64_t addr)
-{
-	struct track_node key = { .t.addr = addr };
-
-	return RB_FIND(node_tree, &state.s.nodes, &key);
 }
 
 struct track_node *track_take(uint64_t addr, struct track *out)
@@ -247,11 +233,11 @@ struct track_node *track_take(uint64_t addr, struct track *out)
 	pthread_mutex_lock(&state.s.mutex);
 	node = find_node(addr);
 	if (node) {
-		RB_REMOVE(node_tree, &state.s.nodes, node);
+		hash_remove(&state.s.nodes, &node->link);
 		node->next = state.s.taken;
-		node->link = &state.s.taken;
+		node->at = &state.s.taken;
 		if (node->next)
-			node->next->link = &node->next;
+			node->next->at = &node->next;
 		state.s.taken = node;
 		*out = node->t;
 	}
@@ -262,9 +248,9 @@ struct track_node *track_take(uint64_t addr, struct track *out)
 /* mutex held: a taken node is under way no more. */
 static void leave_taken(struct track_node *node)
 {
-	*node->link = node->next;
+	*node->at = node->next;
 	if (node->next)
-		node->next->link = node->link;
+		node->next->at = node->at;
 }
 
 uint64_t track_put_back(struct track_node *node)
@@ -273,8 +259,10 @@ uint64_t track_put_back(struct track_node *node)
 
 	pthread_mutex_lock(&state.s.mutex);
 	leave_taken(node);
-	if (node->is_dropped || RB_INSERT(node_tree, &state.s.nodes, node))
+	if (node->is_dropped || find_node(node->t.addr))
 		bytes = drop(node);
+	else
+		insert(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
 }
@@ -289,22 +277,33 @@ uint64_t track_mark(void)
 	return mark;
 }
 
+/* A context that ended. */
+struct ended {
+	const void *ctx;
+	uint64_t mark;
+	uint64_t *freed_bytes; /* per device */
+};
+
+static void drop_if_ended(struct hash_link *link, void *arg)
+{
+	struct track_node *node = (struct track_node *)link;
+	const struct ended *e = arg;
+	int d = node->t.dev.v;
+
+	if (node->t.ctx != e->ctx || node->seq > e->mark)
+		return;
+	hash_remove(&state.s.nodes, link);
+	e->freed_bytes[d] += drop(node);
+}
+
 void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RATION_DEVICES])
 {
-	struct track_node *node, *next;
+	struct ended ended = { ctx, mark, freed_bytes };
 
 	pthread_mutex_lock(&state.s.mutex);
-	for (node = RB_MIN(node_tree, &state.s.nodes); node; node = next) {
-		int d = node->t.dev.v;
-
-		next = RB_NEXT(node_tree, &state.s.nodes, node);
-		if (node->t.ctx != ctx || node->seq > mark)
-			continue;
-		RB_REMOVE(node_tree, &state.s.nodes, node);
-		freed_bytes[d] += drop(node);
-	}
+	hash_each(&state.s.nodes, drop_if_ended, &ended);
 	/* Who took these ends them, whatever the driver says to it. */
-	for (node = state.s.taken; node; node = node->next)
+	for (struct track_node *node = state.s.taken; node; node = node->next)
 		if (node->t.ctx == ctx && node->seq <= mark)
 			node->is_dropped = true;
 	pthread_mutex_unlock(&state.s.mutex);
@@ -347,7 +346,7 @@ uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev)
 	node = find_node(addr);
 	if (node && node->seq == number) {
 		*out_dev = node->t.dev;
-		RB_REMOVE(node_tree, &state.s.nodes, node);
+		hash_remove(&state.s.nodes, &node->link);
 		bytes = drop(node);
 	}
 	pthread_mutex_unlock(&state.s.mutex);

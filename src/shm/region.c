@@ -291,19 +291,24 @@ static bool is_there(const char *at)
 	return madvise((void *)page, 1, MADV_POPULATE_READ) == 0 || errno != EFAULT;
 }
 
-int region_check(const struct region *r, unsigned slot)
+int region_check_words(const struct region *r)
 {
 	const struct ration_region *o = r->own;
 
-	/* A file is cut from its end, and the slots are its end: what lies before is there too. */
-	if (!is_there((const char *)&o->slots[slot + 1] - 1))
-		return -ESTALE;
 	if (__atomic_load_n(&o->magic, __ATOMIC_RELAXED) != RATION_MAGIC ||
 	    __atomic_load_n(&o->layout, __ATOMIC_RELAXED) != RATION_LAYOUT ||
 	    __atomic_load_n(&o->generation, __ATOMIC_RELAXED) !=
 		    __atomic_load_n(&r->generation, __ATOMIC_RELAXED))
 		return -ESTALE;
 	return 0;
+}
+
+int region_check(const struct region *r, unsigned slot)
+{
+	/* A file is cut from its end, and the slots are its end: what lies before is there too. */
+	if (!is_there((const char *)&r->own->slots[slot + 1] - 1))
+		return -ESTALE;
+	return region_check_words(r);
 }
 
 int region_follow(struct region *r)

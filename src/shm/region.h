@@ -66,6 +66,9 @@ int region_reopen(const struct region *region);
  */
 int region_check(const struct region *region, unsigned slot);
 
+/* As region_check() of a file that is known to be as long as it was: no system call. */
+int region_check_words(const struct region *region);
+
 /*
  * For a process without a slot: as region_check() before slot 0, but where the file was initialised
  * anew it is the region from now on; waits for who is at that. -ESTALE also when the path leads to

@@ -1,0 +1,1 @@
+target_link_options(${RATION_TEST} PRIVATE -Wl,--wrap=calloc)

@@ -69,7 +69,9 @@ void hash_insert(struct hash *h, struct hash_link *link)
 {
 	struct hash_link **head;
 
-	if (++h->count > HASH_FIRST + h->more)
+	h->count++;
+	/* Two buckets for each link: most looks meet none or the right one. */
+	for (int i = 0; i < 2 && 2 * h->count > HASH_FIRST + h->more; i++)
 		split(h);
 	head = chain(h, link->key);
 	link->next = *head;

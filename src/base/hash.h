@@ -1,5 +1,5 @@
 /*
- * A hash table of 64-bit keys that grows one bucket at a time (linear hashing): no insertion is ever
+ * A hash table of 64-bit keys that grows by a bucket or two at a time (linear hashing): no insertion is ever
  * slow, and none can fail; without memory for more buckets the chains only get longer. The caller owns
  * the links, which lie in what they find, and orders the calls. A table of zeros is empty.
  */

@@ -210,11 +210,10 @@ static int check(void)
 }
 
 /* mutex held: what we know that we hold passes the limit, whatever the file says. */
-static bool passes_alone(struct dev dev, uint64_t bytes)
+static bool passes_alone(struct dev dev, uint64_t bytes, uint64_t limit)
 {
 	const uint64_t *held = state.s.held_bytes[dev.v];
 	uint64_t own = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
-	uint64_t limit = quota_limit(dev);
 
 	return limit && (own > limit || bytes > limit - own);
 }
@@ -230,14 +229,16 @@ static void hold(int d, enum quota_kind kind, uint64_t bytes)
 
 static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
+	uint64_t limit;
 	int rc;
 
 	lock();
 	rc = check();
-	if (rc == 0)
-		rc = passes_alone(dev, bytes) ?
-			     -EDQUOT :
-			     account_add(holder_of(dev.v), bytes, quota_limit(dev));
+	if (rc == 0) {
+		limit = quota_limit(dev);
+		rc = passes_alone(dev, bytes, limit) ? -EDQUOT :
+						       account_add(holder_of(dev.v), bytes, limit);
+	}
 	if (rc == 0)
 		hold(dev.v, kind, bytes);
 	unlock();

@@ -2,12 +2,14 @@
 
 #include "base/clock.h"
 #include "base/pid.h"
+#include "base/process.h"
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +20,12 @@ enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
 
 /* How long a slot of our own that was lost may be another's: one reaps it. */
 #define RETAKE_WAIT_NS (10 * NSEC_PER_MSEC)
+
+/* Threads of this process reap in turn; between processes RATION_LOCK_REAP orders them. */
+struct slot_reaping {
+	pthread_mutex_t mutex;
+};
+PROCESS_STATE(slot_reaping, reaping);
 
 static void hint_set(struct region *r, unsigned index, uint8_t value)
 {
@@ -337,10 +345,13 @@ int slot_reap(struct region *r, int own)
 
 	if (fd < 0)
 		return fd;
+	process_wipe_on_fork(&reaping, sizeof(reaping));
+	pthread_mutex_lock(&reaping.s.mutex);
 	/* All hints: proc_num is in reach of others and must hide nobody's bytes. */
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
 		if ((int)i != own && __atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
 			reaped += reap_one(r, fd, i);
+	pthread_mutex_unlock(&reaping.s.mutex);
 	close(fd);
 	return reaped;
 }

@@ -9,7 +9,7 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-enum { STATES = 16 };
+enum { STATES = 32 };
 
 static struct {
 	/* Written once per state while the process attaches, under hook/init's state word. */

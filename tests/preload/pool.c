@@ -295,6 +295,52 @@ static void odd(int argc, char **argv)
 		SAME(client_charged(0), CONTEXT_BYTES);
 }
 
+static void wait_for_word(void *arg)
+{
+	while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE))
+		usleep(1000);
+}
+
+/*
+ * pending: the pool's room is in pieces, and what is undone stays until its stream comes to it. One
+ * request finds that out; no other makes the pool grow meanwhile.
+ */
+static void pending(int argc, char **argv)
+{
+	enum { STREAMS = 6, PIECES = 256 };
+	CUdeviceptr pieces[PIECES], p;
+	CUstream streams[STREAMS];
+	CUmemoryPool pool;
+	int count = 0, word = 0;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	pool = new_pool(0, UINT64_MAX);
+	while (count < PIECES &&
+	       cuMemAllocFromPoolAsync(&pieces[count], 2 * MIB, pool, NULL) == CUDA_SUCCESS)
+		count++;
+	SAME(client_charged(0), client_limit(0));
+	for (int i = 0; i < count; i += 2)
+		OK(cuMemFreeAsync(pieces[i], NULL));
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < STREAMS; i++) {
+		OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+		OK(cuLaunchHostFunc(streams[i], wait_for_word, &word));
+		IS(cuMemAllocFromPoolAsync(&p, 8 * MIB, pool, streams[i]),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(client_charged(0) <= client_limit(0) + GROWTH_BYTES);
+	}
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < STREAMS; i++)
+		OK(cuStreamSynchronize(streams[i]));
+	for (int i = 1; i < count; i += 2)
+		OK(cuMemFreeAsync(pieces[i], NULL));
+	OK(cuCtxSynchronize());
+	OK(cuMemPoolTrimTo(pool, 0));
+	SAME(client_charged(0), CONTEXT_BYTES);
+}
+
 enum { THREADS = 4, KEPT = 8, ROUNDS = 400 };
 
 static struct {
@@ -458,6 +504,7 @@ int main(int argc, char **argv)
 		{ "capture", capture },
 		{ "odd", odd },
 		{ "threads", threads },
+		{ "pending", pending },
 		{ "fragments", fragments },
 		{ "faults", faults },
 		{ 0 },

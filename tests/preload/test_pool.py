@@ -79,6 +79,10 @@ def test_room_in_pieces(place):
     program.go().end()
 
 
+def test_what_is_undone_by_and_by(place):
+    place.run("pool", "pending", RATION_MEM=LIMIT, err=None)
+
+
 FAULTS = ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolCreate",
           "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolGetAttribute", "cuDeviceGetMemPool"]
 

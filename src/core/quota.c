@@ -209,6 +209,33 @@ static int check(void)
 	return 0;
 }
 
+/* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */
+static uint64_t configured_bytes(struct dev dev)
+{
+	uint32_t change = spec_change(state.s.region->own);
+
+	if (change != atomic_load_explicit(&state.s.spec_change, memory_order_relaxed) &&
+	    !atomic_exchange(&state.s.is_reading_spec, true)) {
+		read_spec();
+		atomic_store(&state.s.is_reading_spec, false);
+	}
+	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
+}
+
+static uint64_t limit_of(struct dev dev, bool is_region_whole)
+{
+	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
+
+	if (is_region_whole) {
+		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
+
+		/* A word that was cleared does not lift a limit that was configured. */
+		atomic_store_explicit(last, limit ? limit : configured_bytes(dev),
+				      memory_order_relaxed);
+	}
+	return atomic_load_explicit(last, memory_order_relaxed);
+}
+
 /* mutex held: what we know that we hold passes the limit, whatever the file says. */
 static bool passes_alone(struct dev dev, uint64_t bytes, uint64_t limit)
 {
@@ -235,7 +262,7 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	lock();
 	rc = check();
 	if (rc == 0) {
-		limit = quota_limit(dev);
+		limit = limit_of(dev, true);
 		rc = passes_alone(dev, bytes, limit) ? -EDQUOT :
 						       account_add(holder_of(dev.v), bytes, limit);
 	}
@@ -431,33 +458,6 @@ uint64_t quota_used(struct dev dev)
 	if (!is_whole())
 		return UINT64_MAX;
 	return total_bytes(dev);
-}
-
-/* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */
-static uint64_t configured_bytes(struct dev dev)
-{
-	uint32_t change = spec_change(state.s.region->own);
-
-	if (change != atomic_load_explicit(&state.s.spec_change, memory_order_relaxed) &&
-	    !atomic_exchange(&state.s.is_reading_spec, true)) {
-		read_spec();
-		atomic_store(&state.s.is_reading_spec, false);
-	}
-	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
-}
-
-static uint64_t limit_of(struct dev dev, bool is_region_whole)
-{
-	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
-
-	if (is_region_whole) {
-		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
-
-		/* A word that was cleared does not lift a limit that was configured. */
-		atomic_store_explicit(last, limit ? limit : configured_bytes(dev),
-				      memory_order_relaxed);
-	}
-	return atomic_load_explicit(last, memory_order_relaxed);
 }
 
 uint64_t quota_limit(struct dev dev)

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Links are first, so that what is found is known by them. */
 struct block {
@@ -13,6 +14,7 @@ struct block {
 };
 
 enum { FIRST, LAST, ENDS };
+enum { SPARES = 16 };
 
 struct track_node {
 	struct hash_link link; /* by address */
@@ -32,6 +34,9 @@ struct track_state {
 	pthread_mutex_t mutex;
 	struct hash nodes, blocks;
 	struct track_node *taken;
+	struct block
+		*spare[SPARES]; /* most allocations give theirs back: the next one takes them */
+	int spares;
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
 	int64_t physical_bytes[RATION_DEVICES];
@@ -51,12 +56,28 @@ struct track_node *track_prepare(void)
 
 	if (!node)
 		return NULL;
-	node->block[FIRST] = calloc(1, sizeof(struct block));
-	node->block[LAST] = calloc(1, sizeof(struct block));
+	pthread_mutex_lock(&state.s.mutex);
+	for (int i = FIRST; i < ENDS && state.s.spares > 0; i++)
+		node->block[i] = state.s.spare[--state.s.spares];
+	pthread_mutex_unlock(&state.s.mutex);
+	for (int i = FIRST; i < ENDS; i++)
+		if (!node->block[i])
+			node->block[i] = calloc(1, sizeof(struct block));
 	if (node->block[FIRST] && node->block[LAST])
 		return node;
 	track_discard(node);
 	return NULL;
+}
+
+/* mutex held: the block is in no table. */
+static void free_block(struct block *block)
+{
+	if (state.s.spares == SPARES) {
+		free(block);
+		return;
+	}
+	memset(block, 0, sizeof(*block));
+	state.s.spare[state.s.spares++] = block;
 }
 
 void track_discard(struct track_node *node)
@@ -121,7 +142,7 @@ static struct block *get_block(uint64_t number, struct block *spare, int d)
 	struct block *block = find_block(number);
 
 	if (block) {
-		free(spare);
+		free_block(spare);
 	} else {
 		block = spare;
 		block->link.key = number;
@@ -139,7 +160,7 @@ static uint64_t put_block(struct block *block, int d)
 		return 0;
 	hash_remove(&state.s.blocks, &block->link);
 	state.s.block_count[d]--;
-	free(block);
+	free_block(block);
 	return TRACK_BLOCK_BYTES;
 }
 
@@ -149,13 +170,13 @@ static void attach_blocks(struct track_node *node)
 	const struct track *t = &node->t;
 
 	if (!has_blocks(t) || last_block(t) == first_block(t)) {
-		free(node->block[LAST]);
+		free_block(node->block[LAST]);
 		node->block[LAST] = NULL;
 	} else {
 		node->block[LAST] = get_block(last_block(t), node->block[LAST], t->dev.v);
 	}
 	if (!has_blocks(t)) {
-		free(node->block[FIRST]);
+		free_block(node->block[FIRST]);
 		node->block[FIRST] = NULL;
 	} else {
 		node->block[FIRST] = get_block(first_block(t), node->block[FIRST], t->dev.v);

@@ -399,36 +399,39 @@ bool track_has_block(struct dev dev)
 	return has;
 }
 
-uint64_t track_physical(struct dev dev)
+static uint64_t count_read(const int64_t *count)
 {
 	int64_t bytes;
 
 	pthread_mutex_lock(&state.s.mutex);
-	bytes = state.s.physical_bytes[dev.v];
+	bytes = *count;
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static void count_add(int64_t *count, int64_t bytes)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	*count += bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+uint64_t track_physical(struct dev dev)
+{
+	return count_read(&state.s.physical_bytes[dev.v]);
 }
 
 void track_physical_add(struct dev dev, int64_t bytes)
 {
-	pthread_mutex_lock(&state.s.mutex);
-	state.s.physical_bytes[dev.v] += bytes;
-	pthread_mutex_unlock(&state.s.mutex);
+	count_add(&state.s.physical_bytes[dev.v], bytes);
 }
 
 uint64_t track_managed(struct dev dev)
 {
-	int64_t bytes;
-
-	pthread_mutex_lock(&state.s.mutex);
-	bytes = state.s.managed_bytes[dev.v];
-	pthread_mutex_unlock(&state.s.mutex);
-	return bytes > 0 ? (uint64_t)bytes : 0;
+	return count_read(&state.s.managed_bytes[dev.v]);
 }
 
 void track_managed_add(struct dev dev, int64_t bytes)
 {
-	pthread_mutex_lock(&state.s.mutex);
-	state.s.managed_bytes[dev.v] += bytes;
-	pthread_mutex_unlock(&state.s.mutex);
+	count_add(&state.s.managed_bytes[dev.v], bytes);
 }

@@ -124,6 +124,8 @@ static void destroy(int argc, char **argv)
 	CHECK(client_charged(0) >= CONTEXT_BYTES + 64 * MIB);
 	OK(cuMemFreeAsync(q, NULL));
 	OK(cuCtxSynchronize());
+	/* No call says that it went: the view finds it. */
+	SAME(free_bytes(), client_limit(0) - CONTEXT_BYTES);
 	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES));
 	OK(cuMemFree_v2(p));
 	SAME(client_charged(0), CONTEXT_BYTES);

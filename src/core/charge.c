@@ -1,5 +1,6 @@
 #include "core/charge.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/turn.h"
@@ -127,11 +128,6 @@ void charge_freed_unknown(uint64_t addr)
 /* Managed memory is counted in pages of the host's largest usual size. */
 #define MANAGED_PAGE_BYTES UINT64_C(65536)
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
-{
-	return bytes > UINT64_MAX - to ? UINT64_MAX : (bytes + to - 1) / to * to;
-}
-
 int charge_reconcile_soon(struct dev dev, enum quota_kind kind)
 {
 	int64_t end_ns = 0;
@@ -154,11 +150,6 @@ bool charge_ask_card(struct dev dev)
 	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
 	return charge_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_pools;
-}
-
-static uint64_t beyond(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
 }
 
 /* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */
@@ -269,13 +260,13 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
 {
 	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes };
-	return reserve_tracked(c, round_up(bytes, TRACK_BLOCK_BYTES));
+	return reserve_tracked(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 }
 
 int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
 {
 	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_managed = true };
-	return reserve_tracked(c, round_up(bytes, MANAGED_PAGE_BYTES));
+	return reserve_tracked(c, bytes_round_up(bytes, MANAGED_PAGE_BYTES));
 }
 
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
@@ -313,7 +304,7 @@ int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uin
 	int rc;
 
 	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_object = true };
-	rc = reserve_tracked(c, round_up(bytes, TRACK_BLOCK_BYTES));
+	rc = reserve_tracked(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 	if (rc < 0)
 		return rc;
 	c->has_before = look(dev, 1, &before) == 0;
@@ -332,7 +323,7 @@ int charge_commit_object(struct charge *c, const void *handle)
 	if (c->has_before && look(c->dev, 1, &after) == 0 && after.begun == c->before_begun &&
 	    after.tracked_bytes == c->before_tracked_bytes)
 		return charge_commit(c, (uint64_t)(uintptr_t)handle,
-				     beyond(after.driver_bytes, c->before_driver_bytes));
+				     bytes_beyond(after.driver_bytes, c->before_driver_bytes));
 	rc = charge_commit(c, (uint64_t)(uintptr_t)handle, c->bytes);
 	if (rc < 0)
 		return rc;
@@ -392,7 +383,7 @@ int charge_reserve_handle(struct charge *c, struct dev dev, uint64_t bytes)
 	c->handle = handle_prepare();
 	if (!c->handle)
 		return -ENOMEM;
-	rc = reserve(c, round_up(bytes, TRACK_BLOCK_BYTES));
+	rc = reserve(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 	if (rc < 0) {
 		handle_discard(c->handle);
 		return rc;
@@ -505,11 +496,11 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
 	uint64_t overhead = quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-	uint64_t less = beyond(card->tracked_bytes + overhead, card->driver_bytes);
+	uint64_t less = bytes_beyond(card->tracked_bytes + overhead, card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
 
 	quota_set_overhead(dev, kind,
-			   beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
+			   bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
 	state.s.kept_bytes[dev.v] = 0;
 }
 
@@ -555,11 +546,11 @@ static void raise(struct dev dev, enum quota_kind kind)
 		return;
 	after = quota_data(dev);
 	blocks += atomic_load(&state.s.hoped[dev.v]) - hoped;
-	most_bytes = beyond(before.held_bytes, managed_bytes) + blocks * TRACK_BLOCK_BYTES +
+	most_bytes = bytes_beyond(before.held_bytes, managed_bytes) + blocks * TRACK_BLOCK_BYTES +
 		     after.taken_bytes - before.taken_bytes;
 	pthread_mutex_lock(&state.s.mutex);
 	if (number > state.s.used_sample[dev.v])
-		quota_raise_overhead(dev, kind, beyond(driver_bytes, most_bytes));
+		quota_raise_overhead(dev, kind, bytes_beyond(driver_bytes, most_bytes));
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -1,5 +1,6 @@
 #include "core/graph.h"
 
+#include "base/bytes.h"
 #include "base/process.h"
 #include "base/tree.h"
 
@@ -91,22 +92,12 @@ static struct graph *find(const void *exec)
 	return RB_FIND(graph_tree, &state.s.graphs, &want);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint64_t beyond(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 /* mutex held: memory that no graph may be put into. */
 static uint64_t kept_bytes(struct dev dev, uint64_t held_bytes)
 {
 	struct store *s = &state.s.stores[dev.v];
 
-	s->left_bytes = least(s->left_bytes, held_bytes);
+	s->left_bytes = bytes_least(s->left_bytes, held_bytes);
 	return s->kept_bytes + s->left_bytes;
 }
 
@@ -115,7 +106,8 @@ uint64_t graph_lacks_for_new(struct dev dev, const struct graph_memory *memory, 
 	uint64_t lack;
 
 	pthread_mutex_lock(&state.s.mutex);
-	lack = beyond(memory->bytes[dev.v], beyond(held_bytes, kept_bytes(dev, held_bytes)));
+	lack = bytes_beyond(memory->bytes[dev.v],
+			    bytes_beyond(held_bytes, kept_bytes(dev, held_bytes)));
 	pthread_mutex_unlock(&state.s.mutex);
 	return lack;
 }
@@ -128,7 +120,7 @@ static uint64_t growth(const struct graph *graph, const void *stream, int d)
 	if (graph->memory.is_kept)
 		return graph->has_run ? 0 : graph->memory.bytes[d];
 	lane = RB_FIND(lane_tree, &state.s.lanes, &want);
-	return beyond(graph->memory.bytes[d], lane ? lane->bytes[d] : 0);
+	return bytes_beyond(graph->memory.bytes[d], lane ? lane->bytes[d] : 0);
 }
 
 uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint64_t held_bytes)
@@ -142,8 +134,9 @@ uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint6
 	if (graph) {
 		wanted = s->lanes_bytes + kept_bytes(dev, held_bytes) +
 			 growth(graph, stream, dev.v);
-		lack = least(beyond(wanted, held_bytes + s->reserved_bytes),
-			     beyond(graph->memory.bytes[dev.v], graph->reserved_bytes[dev.v]));
+		lack = bytes_least(bytes_beyond(wanted, held_bytes + s->reserved_bytes),
+				   bytes_beyond(graph->memory.bytes[dev.v],
+						graph->reserved_bytes[dev.v]));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return lack;
@@ -293,7 +286,7 @@ void graph_trimmed(struct dev dev, uint64_t held_bytes)
 
 	pthread_mutex_lock(&state.s.mutex);
 	empty_lanes(dev.v);
-	s->left_bytes = beyond(held_bytes, s->kept_bytes);
+	s->left_bytes = bytes_beyond(held_bytes, s->kept_bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -1,5 +1,6 @@
 #include "core/pool.h"
 
+#include "base/bytes.h"
 #include "base/process.h"
 #include "base/tree.h"
 #include "core/quota.h"
@@ -53,11 +54,6 @@ static struct pool *find(const void *key)
 	struct pool want = { .key = key };
 
 	return RB_FIND(pool_tree, &state.s.pools, &want);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* mutex held. */
@@ -138,9 +134,9 @@ uint64_t pool_ask(void)
 /* mutex held: this thread's reservation leaves; what another thread has not used of it is left. */
 static uint64_t take_reservation(struct pool *pool, uint64_t reserved_bytes)
 {
-	uint64_t used = least(pool->used_bytes, reserved_bytes);
+	uint64_t used = bytes_least(pool->used_bytes, reserved_bytes);
 
-	pool->pending_bytes -= least(pool->pending_bytes, reserved_bytes);
+	pool->pending_bytes -= bytes_least(pool->pending_bytes, reserved_bytes);
 	pool->used_bytes -= used;
 	return reserved_bytes - used;
 }
@@ -178,7 +174,7 @@ static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 	if (bytes <= own) {
 		quota_release(pool->dev, QUOTA_DATA, own - bytes);
 	} else {
-		borrowed = least(bytes - own, pool->pending_bytes - pool->used_bytes);
+		borrowed = bytes_least(bytes - own, pool->pending_bytes - pool->used_bytes);
 		pool->used_bytes += borrowed;
 		if (bytes > own + borrowed)
 			rc = grow(pool, bytes - own - borrowed);
@@ -194,7 +190,7 @@ static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
 static void charge_less(struct pool *pool, uint64_t bytes, uint64_t own)
 {
 	pool->charged_bytes -= bytes;
-	pool->over_bytes -= least(pool->over_bytes, bytes);
+	pool->over_bytes -= bytes_least(pool->over_bytes, bytes);
 	add_physical(pool, -(int64_t)bytes);
 	quota_release(pool->dev, QUOTA_DATA, bytes + own);
 }
@@ -302,7 +298,7 @@ bool pool_any_orphans(struct dev dev)
 uint64_t pool_release_orphans(struct dev dev, uint64_t bytes)
 {
 	pthread_mutex_lock(&state.s.mutex);
-	bytes = least(bytes, state.s.orphan_bytes[dev.v]);
+	bytes = bytes_least(bytes, state.s.orphan_bytes[dev.v]);
 	state.s.orphan_bytes[dev.v] -= bytes;
 	if (bytes) {
 		track_physical_add(dev, -(int64_t)bytes);

@@ -1,4 +1,5 @@
 /* What a program is told of the device's memory: the tenant's share is the card. */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "core/headroom.h"
 #include "core/pool.h"
@@ -6,20 +7,15 @@
 #include "drv/gpu_pool.h"
 #include "hook/enter.h"
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The card's figures as the tenant sees them: free is what an allocation can really get. */
 static uint64_t shared_free(const struct quota_share *share, uint64_t free_bytes)
 {
-	return share->limit_bytes ? least(free_bytes, share->left_bytes) : free_bytes;
+	return share->limit_bytes ? bytes_least(free_bytes, share->left_bytes) : free_bytes;
 }
 
 static uint64_t shared_total(const struct quota_share *share, uint64_t total_bytes)
 {
-	return share->limit_bytes ? least(total_bytes, share->limit_bytes) : total_bytes;
+	return share->limit_bytes ? bytes_least(total_bytes, share->limit_bytes) : total_bytes;
 }
 
 static bool current_device(struct dev *out_dev)
@@ -105,7 +101,7 @@ static uint64_t total_share(CUdevice ord, uint64_t total_bytes)
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
 		return total_bytes;
 	limit = quota_limit(dev);
-	return limit ? least(total_bytes, limit) : total_bytes;
+	return limit ? bytes_least(total_bytes, limit) : total_bytes;
 }
 
 CUresult hook_cuDeviceTotalMem_v2(size_t *out_bytes, CUdevice ord)

@@ -2,6 +2,7 @@
  * Stream-ordered memory and pools: a pool is charged by what it holds of the device. A request that
  * it serves from what it holds costs nothing more, and none of this synchronises.
  */
+#include "base/bytes.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/enter.h"
@@ -27,13 +28,6 @@ static CUstream per_thread(CUstream stream)
 
 typedef CUresult async_fn(const struct async *a);
 typedef CUresult free_fn(CUdeviceptr addr, CUstream stream);
-
-static uint64_t round_up(uint64_t bytes)
-{
-	return bytes > UINT64_MAX - POOL_UNIT_BYTES ?
-		       UINT64_MAX :
-		       (bytes + POOL_UNIT_BYTES - 1) / POOL_UNIT_BYTES * POOL_UNIT_BYTES;
-}
 
 /* A pool that the program names. ENTER_FORWARD: none that is charged, as those of host memory. */
 static enum enter find_named(const struct async *a, struct dev *out_dev)
@@ -91,7 +85,7 @@ static bool is_capturing(CUstream stream)
  */
 static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
 {
-	uint64_t want = round_up(a->size_bytes);
+	uint64_t want = bytes_round_up(a->size_bytes, POOL_UNIT_BYTES);
 	int rc;
 
 	*out_bytes = 0;

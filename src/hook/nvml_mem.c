@@ -5,13 +5,9 @@
  * NVML's is an amount of the device's memory) and nvmlDeviceGetConfComputeMemSizeInfo (how the card
  * is divided, not what is in use).
  */
+#include "base/bytes.h"
 #include "hook/lookup.h"
 #include "hook/nvml_share.h"
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
 
 /*
  * Puts the tenant's figures in the place of the card's when a limit is in force on the device: free
@@ -24,9 +20,9 @@ static bool show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
 
 	if (!nvml_share_find(dev, &s))
 		return false;
-	*inout_total_bytes = least(*inout_total_bytes, s.limit_bytes);
-	*out_used_bytes = least(nvml_share_used_bytes(&s), *inout_total_bytes);
-	*inout_free_bytes = least(*inout_free_bytes, *inout_total_bytes - *out_used_bytes);
+	*inout_total_bytes = bytes_least(*inout_total_bytes, s.limit_bytes);
+	*out_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
+	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *out_used_bytes);
 	return true;
 }
 
@@ -87,10 +83,11 @@ nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)) ||
 	    !nvml_share_find(dev, &s))
 		return res;
-	out_bar1->bar1Total = least(out_bar1->bar1Total, s.limit_bytes);
-	out_bar1->bar1Used = least(least(out_bar1->bar1Used, nvml_share_used_bytes(&s)),
-				   out_bar1->bar1Total);
-	out_bar1->bar1Free = least(out_bar1->bar1Free, out_bar1->bar1Total - out_bar1->bar1Used);
+	out_bar1->bar1Total = bytes_least(out_bar1->bar1Total, s.limit_bytes);
+	out_bar1->bar1Used = bytes_least(bytes_least(out_bar1->bar1Used, nvml_share_used_bytes(&s)),
+					 out_bar1->bar1Total);
+	out_bar1->bar1Free = bytes_least(out_bar1->bar1Free,
+					 out_bar1->bar1Total - out_bar1->bar1Used);
 	return res;
 }
 
@@ -100,7 +97,7 @@ static void show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
 	struct nvml_share s;
 
 	if (nvml_share_find(dev, &s))
-		*inout_size_mib = least(*inout_size_mib, s.limit_bytes >> 20);
+		*inout_size_mib = bytes_least(*inout_size_mib, s.limit_bytes >> 20);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)

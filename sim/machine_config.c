@@ -112,9 +112,11 @@ static int set_nvml(struct machine_config *config, unsigned i, struct text value
 static int set_pids(struct machine_config *config, unsigned i, struct text value)
 {
 	(void)i;
-	if (value.len != 4 || (memcmp(value.at, "host", 4) && memcmp(value.at, "same", 4)))
+	if (value.len != 4 || (memcmp(value.at, "host", 4) && memcmp(value.at, "same", 4) &&
+			       memcmp(value.at, "bare", 4)))
 		return -EINVAL;
 	config->has_host_pids = value.at[0] == 'h';
+	config->has_bare_rows = value.at[0] == 'b';
 	return 0;
 }
 
@@ -255,7 +257,8 @@ static const struct key keys[] = {
 	{ "count", set_count, true, "a number of devices from 1 to 64" },
 	{ "driver", set_driver, true, "a CUDA version such as 13.0, 12.4 or 12040" },
 	{ "nvml", set_nvml, true, "a driver version such as 580.65.06" },
-	{ "pids", set_pids, true, "same or host: whose pids NVML's lists show" },
+	{ "pids", set_pids, true,
+	  "same or host: whose pids NVML's lists show; bare: without bytes" },
 	{ "seed", set_seed, true, "any text; UUIDs and serial numbers follow from it" },
 	{ "mem", set_mem, false, RIGHT_SIZE ", at least 1m" },
 	{ "reserved", set_reserved, false, RIGHT_SIZE ", or 0" },

@@ -73,6 +73,7 @@ struct machine_config {
 	uint32_t count;
 	uint32_t cuda_version;
 	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
+	uint32_t has_bare_rows; /* NVML lists processes without what they hold */
 	char driver_version[32];
 	struct machine_device device[MACHINE_DEVICES];
 };

@@ -159,6 +159,8 @@ static bool read_process(int slot, int i, struct machine_process *out)
 	else
 		out->pid = namespace == machine_self()->pid_namespace ? pid :
 									find_pid(pid, namespace);
+	if (machine_self()->file->config.has_bare_rows)
+		out->used_bytes = UINT64_MAX; /* NVML's "not available" */
 	ring = machine_time_find(slot, i);
 	out->sm_util_pct = ring ? machine_time_busy_pct(ring, (uint64_t)clock_now_ns()) : 0;
 	out->last_seen_us = ring ? atomic_load_explicit(&ring->last_us, memory_order_relaxed) : 0;

@@ -41,7 +41,8 @@ struct quota_state {
 	pthread_mutex_t mutex;
 	_Atomic int changers; /* threads that have the mutex or wait for it; atomic */
 	/* mutex */
-	bool has_left; /* the monitors see the slot free */
+	bool has_left;    /* the monitors see the slot free */
+	int32_t host_pid; /* our pid in NVML's lists where it is another there, else 0 */
 	struct account_holder holder[RATION_DEVICES];
 	bool is_settled[RATION_DEVICES];
 	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
@@ -177,9 +178,19 @@ static void mirror(int d, bool grows)
 	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_RELEASE);
 }
 
+/* mutex held, the slot is ours. */
+static void show_host_pid(void)
+{
+	int32_t *shown = &state.s.region->hami->procs[state.s.slot].hostpid;
+
+	if (state.s.host_pid && !state.s.has_left)
+		__atomic_store_n(shown, state.s.host_pid, __ATOMIC_RELAXED);
+}
+
 /* mutex held: our slot was taken from us and is back: what we hold is charged to it again. */
 static void charge_again(void)
 {
+	show_host_pid();
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		const uint64_t *held = state.s.held_bytes[d];
 		uint64_t bytes = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
@@ -450,6 +461,15 @@ void quota_leave(void)
 	state.s.has_left = true;
 	if (!atomic_load(&state.s.is_gone))
 		slot_vacate(state.s.region, state.s.place);
+	unlock();
+}
+
+void quota_name_host_pid(unsigned pid)
+{
+	lock();
+	state.s.host_pid = (int32_t)pid;
+	if (check() == 0)
+		show_host_pid();
 	unlock();
 }
 

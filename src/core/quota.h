@@ -64,6 +64,12 @@ void quota_settle(struct dev dev);
 void quota_leave(void);
 
 /*
+ * NVML lists this process under this pid, which is not its own: the tenant's monitors and views find its
+ * row by it (hostpid of the HAMi layout).
+ */
+void quota_name_host_pid(unsigned pid);
+
+/*
  * The tenant's sum and its limit (0: none) on a device. When the region is not ours any more the sum
  * is UINT64_MAX and the limit the one read last.
  */

@@ -4,6 +4,7 @@
 #include "core/graph.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
+#include "drv/relaxed.h"
 
 /* How long a refusal waits until the stream has come to the free of what is refused. */
 #define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
@@ -112,30 +113,6 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes)
 	return ask((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, out_bytes);
 }
 
-/*
- * A capture of the program's must not be invalidated by a call that it did not make: begins and ends
- * calls that a capture forbids.
- */
-struct relaxed {
-	CUstreamCaptureMode mode;
-	bool is_set;
-};
-
-static struct relaxed relax(void)
-{
-	struct relaxed r = { .mode = CU_STREAM_CAPTURE_MODE_RELAXED };
-
-	r.is_set = real.cuThreadExchangeStreamCaptureMode &&
-		   real.cuThreadExchangeStreamCaptureMode(&r.mode) == CUDA_SUCCESS;
-	return r;
-}
-
-static void unrelax(struct relaxed r)
-{
-	if (r.is_set)
-		real.cuThreadExchangeStreamCaptureMode(&r.mode);
-}
-
 /* Has the pool give back what it does not use. False where it keeps that. */
 static bool trim(const void *pool)
 {
@@ -145,9 +122,9 @@ static bool trim(const void *pool)
 
 	if (graph_is_store(pool, &store) || !real.cuMemPoolTrimTo)
 		return false;
-	r = relax();
+	r = relaxed_begin();
 	is_done = real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0) == CUDA_SUCCESS;
-	unrelax(r);
+	relaxed_end(r);
 	return is_done;
 }
 
@@ -213,11 +190,11 @@ bool gpu_pool_reclaim(struct dev dev)
 void gpu_pool_undone(struct dev dev, CUstream stream)
 {
 	int64_t end_ns = clock_now_ns() + UNDO_WAIT_NS;
-	struct relaxed r = relax();
+	struct relaxed r = relaxed_begin();
 
 	while (real.cuStreamQuery && real.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY &&
 	       clock_now_ns() < end_ns)
 		clock_sleep_ns(UNDO_NAP_NS);
-	unrelax(r);
+	relaxed_end(r);
 	gpu_pool_reclaim(dev);
 }

@@ -1,11 +1,12 @@
 #include "drv/sample_nvml.h"
 
 #include "base/process.h"
+#include "drv/fingerprint.h"
+#include "drv/nvml_list.h"
 #include "drv/real.h"
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 /*
@@ -14,9 +15,15 @@
  */
 enum sample_pids { PIDS_UNKNOWN, PIDS_ABSENT, PIDS_OURS, PIDS_FOREIGN };
 
+/* A search that found nothing is tried again with the next contexts, but not for ever. */
+enum { SEARCHES = 3 };
+
 struct sample_state {
 	_Atomic int is_ready; /* 1 initialised, -1 not to be had; atomic */
 	_Atomic int pids;     /* enum sample_pids; atomic */
+	/* The pid of our row where it is not our own, else 0; atomic, written before `pids`. */
+	_Atomic unsigned own_pid;
+	_Atomic int searches; /* of that row that were begun; atomic */
 };
 PROCESS_STATE(sample_state, state);
 
@@ -95,45 +102,23 @@ int sample_nvml_devices(struct device_info *out, int max)
 	return n;
 }
 
-/* The second form has the same rows as the third. */
-static nvmlReturn_t list(nvmlDevice_t dev, unsigned *count, nvmlProcessInfo_t *rows)
-{
-	_Static_assert(sizeof(nvmlProcessInfo_t) == sizeof(nvmlProcessInfo_v2_t), "same rows");
-	if (real.nvmlDeviceGetComputeRunningProcesses_v3)
-		return real.nvmlDeviceGetComputeRunningProcesses_v3(dev, count, rows);
-	if (real.nvmlDeviceGetComputeRunningProcesses_v2)
-		return real.nvmlDeviceGetComputeRunningProcesses_v2(dev, count,
-								    (nvmlProcessInfo_v2_t *)rows);
-	return NVML_ERROR_NOT_SUPPORTED;
-}
-
 /* Our row of the list: 1 with its bytes, 0 when we are not in it, -errno. */
 static int find_own(nvmlDevice_t dev, uint64_t *out_bytes)
 {
-	nvmlProcessInfo_t few[32], *rows = few;
-	unsigned pid = (unsigned)getpid(), count = 32;
-	nvmlReturn_t res;
-	int rc = 0;
+	unsigned pid = atomic_load_explicit(&state.s.own_pid, memory_order_relaxed);
+	const nvmlProcessInfo_t *row;
+	struct nvml_list list;
+	int rc = nvml_list_read(dev, &list);
 
-	res = list(dev, &count, rows);
-	if (res == NVML_ERROR_INSUFFICIENT_SIZE) {
-		count += 64;
-		rows = calloc(count, sizeof(*rows));
-		if (!rows)
-			return -EAGAIN;
-		res = list(dev, &count, rows);
-	}
-	if (res != NVML_SUCCESS)
-		rc = res == NVML_ERROR_INSUFFICIENT_SIZE ? -EAGAIN : -ENOTSUP;
-	for (unsigned i = 0; rc == 0 && i < count; i++) {
-		if (rows[i].pid != pid)
-			continue;
+	if (rc < 0)
+		return rc;
+	row = nvml_list_find(&list, pid ? pid : (unsigned)getpid());
+	if (row) {
 		/* All ones: NVML knows of the process but not how much it holds. */
-		rc = rows[i].usedGpuMemory == UINT64_MAX ? -ENOTSUP : 1;
-		*out_bytes = rows[i].usedGpuMemory;
+		rc = row->usedGpuMemory == UINT64_MAX ? -ENOTSUP : 1;
+		*out_bytes = row->usedGpuMemory;
 	}
-	if (rows != few)
-		free(rows);
+	nvml_list_free(&list);
 	return rc;
 }
 
@@ -165,4 +150,21 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 	else if (pids == PIDS_ABSENT)
 		return -ENOTSUP;
 	return 0;
+}
+
+unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint)
+{
+	int pids = atomic_load(&state.s.pids);
+	nvmlDevice_t dev;
+	unsigned pid;
+
+	if (pids == PIDS_OURS || !handle_of(uuid, &dev) ||
+	    atomic_fetch_add(&state.s.searches, 1) >= SEARCHES)
+		return 0;
+	pid = fingerprint_find(dev, fingerprint);
+	if (!pid)
+		return 0;
+	atomic_store(&state.s.own_pid, pid);
+	atomic_store(&state.s.pids, PIDS_OURS);
+	return pid;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "drv/fingerprint.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,3 +29,10 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
  * the list yet. If we are, somebody else has our number there, and the figure is never used.
  */
 void sample_nvml_check_pids(const char *uuid);
+
+/*
+ * Where NVML's list does not show this process under its own pid (older drivers list those of the
+ * host): searches its row by what it is made to hold, and goes by that row from then on. This process
+ * has a context on the device. The pid in the list, or 0; a few times in a process's life at most.
+ */
+unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint);

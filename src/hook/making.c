@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "core/context.h"
 #include "drv/gpu_cuda.h"
+#include "hook/own_row.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -207,6 +208,8 @@ int making_finish(struct making *m, const void *ctx)
 	ended(m);
 	m->cost_bytes = m->expected_bytes;
 	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	if (rc == -ENOTSUP && own_row_find(m->dev, ctx))
+		rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
 	if (rc == 0) {
 		now_bytes = overhead_bytes(m->dev);
 		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;

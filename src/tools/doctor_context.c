@@ -108,10 +108,9 @@ static void report(const struct sight *before, const struct sight *after, uint64
 	units_format_size(after->used_bytes - before->used_bytes, size, sizeof(size));
 	doctor_report(
 		DOCTOR_WARN, TOPIC,
-		"contexts and modules are not counted: NVML does not list this process under its "
-		"own pid (older drivers list those of the host in a container). What programs "
-		"allocate is held to the byte; each process can have a context%s%s%s and its modules beyond "
-		"it",
+		"contexts and modules are not counted: NVML does not say what this process holds. "
+		"What programs allocate is held to the byte; each process can have a context%s%s%s "
+		"and its modules beyond it",
 		is_known ? " (" : "", is_known ? size : "", is_known ? " here)" : "");
 }
 

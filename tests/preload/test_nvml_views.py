@@ -58,6 +58,44 @@ def test_compute_lists(tenants):
     assert set(lists(place, preload=())["compute3"]) == {*ours, *others}
 
 
+@pytest.fixture(name="foreign_pids")
+def make_foreign_pids(place):
+    """NVML lists processes under the host's pids, as older drivers do in a container."""
+    place.sim["pids"] = "host"
+    place.settings["RATION_MEM"] = "1g"
+    return place
+
+
+HOST = 1000000  # the host's pids in docs/sim.md
+
+
+def test_processes_under_the_host_s_pids(foreign_pids):
+    """Each finds its own row by its size: contexts are counted, and views have the pids of here."""
+    ours = {hold(foreign_pids, size).pid: CONTEXT + size * MIB for size in (100, 50)}
+    hold(foreign_pids, 20, RATION_REGION=foreign_pids.folder / "other")
+    assert len(foreign_pids.truth()) == 3
+    assert foreign_pids.charged() == sum(ours.values())
+    assert foreign_pids.slots() == ours and lists(foreign_pids) == {form: ours for form in COMPUTE}
+    host_pids = {foreign_pids.words(HAMI_PROCS + HAMI_PROC_BYTES * i, "ii") for i in range(2)}
+    assert host_pids == {(pid, pid + HOST) for pid in ours}
+
+
+def test_many_find_their_rows_at_once(foreign_pids):
+    """What others allocate meanwhile, and that they search too, leads nobody astray."""
+    started = [foreign_pids.start("quota", "hold", 10 + 2 * i) for i in range(8)]
+    ours = {program.await_word("held").pid: CONTEXT + (10 + 2 * i) * MIB
+            for i, program in enumerate(started)}
+    assert foreign_pids.slots() == ours and foreign_pids.charged() == sum(ours.values())
+
+
+def test_a_limit_that_leaves_no_room_to_search(foreign_pids):
+    """Then contexts are not counted: there is no row to take another's figure from."""
+    foreign_pids.settings["RATION_MEM"] = "1m"
+    program = foreign_pids.start("nvml_views", "member", 0).await_word("said")
+    assert foreign_pids.charged() == 0 and set(foreign_pids.truth().values()) == {CONTEXT}
+    program.end()
+
+
 def test_instances_are_nvml_s(tenants):
     """The card as a whole: no instance. In a slice, that of the slice."""
     place, ours, _ = tenants

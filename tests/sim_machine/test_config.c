@@ -70,6 +70,10 @@ static void test_pids(void **state)
 	assert_int_equal(config.has_host_pids, 0);
 	assert_int_equal(read_config("pids=host"), 0);
 	assert_int_equal(config.has_host_pids, 1);
+	assert_int_equal(config.has_bare_rows, 0);
+	assert_int_equal(read_config("pids=bare"), 0);
+	assert_int_equal(config.has_host_pids, 0);
+	assert_int_equal(config.has_bare_rows, 1);
 }
 
 static void test_every_key(void **state)

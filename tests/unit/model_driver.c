@@ -684,6 +684,12 @@ bool sample_nvml_knows(const char *uuid)
 	return strcmp(uuid, member_uuid(0)) == 0;
 }
 
+unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint)
+{
+	CHECK(strcmp(uuid, member_uuid(0)) == 0 && fingerprint->take && fingerprint->give);
+	return 0;
+}
+
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 {
 	int error;

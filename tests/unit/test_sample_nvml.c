@@ -307,6 +307,123 @@ static void a_child_asks_for_itself(void)
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* What a search has taken, and what it moves in the list. */
+struct mover {
+	int rows[2];   /* that rise with what is taken; negative: none */
+	bool is_busy;  /* another thread of ours allocates meanwhile */
+	bool is_short; /* there is nothing to take */
+	int taken;     /* times */
+	uint64_t bytes;
+};
+
+static bool take(void *arg, uint64_t bytes)
+{
+	struct mover *m = arg;
+
+	CHECK(bytes > 0 && bytes % (2 << 20) == 0 && bytes <= 32 << 20 && m->bytes == 0);
+	if (m->is_short)
+		return false;
+	m->taken++;
+	m->bytes = bytes;
+	for (int i = 0; i < 2; i++)
+		if (m->rows[i] >= 0)
+			nvml.row[m->rows[i]].usedGpuMemory += bytes + m->is_busy;
+	return true;
+}
+
+static void give(void *arg)
+{
+	struct mover *m = arg;
+
+	for (int i = 0; i < 2; i++)
+		if (m->rows[i] >= 0)
+			nvml.row[m->rows[i]].usedGpuMemory -= m->bytes;
+	m->bytes = 0;
+}
+
+static unsigned find(struct mover *m)
+{
+	struct fingerprint f = { .take = take, .give = give, .arg = m, .seed = 5 };
+	unsigned pid = sample_nvml_find_own(CARD_UUID, &f);
+
+	CHECK_EQ(m->bytes, 0);
+	return pid;
+}
+
+/* Our row stands under a pid that is not ours: the second of three others. */
+static void a_row_under_another_pid_is_found(void)
+{
+	struct mover m = { .rows = { 1, -1 } };
+	uint64_t bytes = 0;
+
+	start_absent();
+	CHECK(own_bytes(&bytes) == -ENOTSUP);
+	CHECK_EQ(find(&m), getpid() + 2);
+	CHECK_EQ(m.taken, 3);
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(bytes, 5);
+	/* It is known now. */
+	CHECK_EQ(find(&m), 0);
+	CHECK_EQ(m.taken, 3);
+}
+
+/* Another process has our number: the row that moves counts. */
+static void our_number_is_not_our_row(void)
+{
+	struct mover m = { .rows = { 1, -1 } };
+	uint64_t bytes = 0;
+
+	start();
+	add_own(500);
+	add_process((unsigned)getpid() + 9, 30);
+	sample_nvml_check_pids(CARD_UUID);
+	CHECK_EQ(find(&m), getpid() + 9);
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(bytes, 30);
+}
+
+/* No row moves as it should, or two do: nothing is guessed, and nothing is tried for ever. */
+static void what_does_not_move_is_not_ours(void)
+{
+	struct mover none = { .rows = { -1, -1 } }, two = { .rows = { 0, 1 } };
+	struct mover busy = { .rows = { 0, -1 }, .is_busy = true }, unused = none;
+	uint64_t bytes;
+
+	start_absent();
+	CHECK_EQ(find(&none), 0);
+	CHECK_EQ(find(&two), 0);
+	CHECK_EQ(find(&busy), 0);
+	CHECK_EQ(find(&unused), 0);
+	CHECK_EQ(unused.taken, 0);
+	CHECK(own_bytes(&bytes) == -ENOTSUP);
+}
+
+/* Without memory to take, or with a list that cannot be read, the row stays unknown. */
+static void a_search_that_cannot_be_made(void)
+{
+	struct mover m = { .rows = { 0, -1 }, .is_short = true };
+
+	start_absent();
+	CHECK_EQ(find(&m), 0);
+	m.is_short = false;
+	nvml.list_res = NVML_ERROR_NOT_SUPPORTED;
+	CHECK_EQ(find(&m), 0);
+	CHECK_EQ(m.taken, 0);
+	nvml.list_res = NVML_SUCCESS;
+	CHECK_EQ(find(&m), getpid() + 1);
+}
+
+/* A list too long for the first question. */
+static void a_row_among_many_is_found(void)
+{
+	struct mover m = { .rows = { 60, -1 } };
+
+	start_absent();
+	add_others(90);
+	nvml.row[60].pid = 4000000;
+	CHECK_EQ(find(&m), 4000000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +438,11 @@ int main(void)
 		fresh_test(foreign_pids_are_never_trusted),
 		fresh_test(pids_are_not_trusted_before_they_are_seen),
 		fresh_test(a_child_asks_for_itself),
+		fresh_test(a_row_under_another_pid_is_found),
+		fresh_test(our_number_is_not_our_row),
+		fresh_test(what_does_not_move_is_not_ours),
+		fresh_test(a_search_that_cannot_be_made),
+		fresh_test(a_row_among_many_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

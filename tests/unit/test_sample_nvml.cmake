@@ -1,1 +1,3 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/sample_nvml.c)
+foreach(source drv/sample_nvml drv/nvml_list drv/fingerprint)
+  target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/${source}.c)
+endforeach()

@@ -80,6 +80,13 @@ def test_processes_under_the_host_s_pids(foreign_pids):
     assert host_pids == {(pid, pid + HOST) for pid in ours}
 
 
+@pytest.mark.parametrize("pids, beyond", [("same", 0), ("host", HOST)])
+def test_the_search_by_itself(place, pids, beyond):
+    place.sim["pids"] = pids
+    values = place.run("own_row", preload=()).values
+    assert values["pid"] == values["own"] + beyond
+
+
 def test_many_find_their_rows_at_once(foreign_pids):
     """What others allocate meanwhile, and that they search too, leads nobody astray."""
     started = [foreign_pids.start("quota", "hold", 10 + 2 * i) for i in range(8)]

@@ -1,6 +1,10 @@
 #include "base/hash.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+
+#define LARGE_BYTES (UINT64_C(2) << 20)
+enum { AHEAD = 8 };
 
 /* The constant is 2^64 / golden ratio: neighbours go far apart. */
 static uint64_t mix(uint64_t key)
@@ -35,6 +39,36 @@ static struct hash_link **chain(const struct hash *h, uint64_t key)
 	return bucket_at((struct hash *)h, bucket_of(h, key));
 }
 
+void hash_prefetch(const struct hash *h, uint64_t key)
+{
+	__builtin_prefetch(chain(h, key));
+}
+
+/*
+ * Buckets of segment s: NULL without memory. Large segments are in large pages where the kernel has
+ * them: each look is at a place of its own.
+ */
+static struct hash_link **new_segment(int s)
+{
+	size_t bytes = ((size_t)HASH_FIRST << s) * sizeof(struct hash_link *);
+	void *at;
+
+	if (bytes < LARGE_BYTES)
+		return calloc(1, bytes);
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, bytes, MADV_HUGEPAGE);
+	return at;
+}
+
+/* Buckets are split in order: fetches what is in the one whose turn comes in a few insertions. */
+static void prefetch_ahead(struct hash *h, uint64_t i, uint64_t end)
+{
+	if (i + AHEAD < end)
+		__builtin_prefetch(*bucket_at(h, i + AHEAD));
+}
+
 /* One bucket more: takes over its part of the one that had its keys. */
 static void split(struct hash *h)
 {
@@ -45,10 +79,11 @@ static void split(struct hash *h)
 	if (s >= HASH_SEGMENTS)
 		return;
 	if (!h->segment[s])
-		h->segment[s] = calloc((size_t)HASH_FIRST << s, sizeof(struct hash_link *));
+		h->segment[s] = new_segment(s);
 	if (!h->segment[s])
 		return;
 	h->more++;
+	prefetch_ahead(h, added - ((uint64_t)HASH_FIRST << s), (uint64_t)HASH_FIRST << s);
 	from = bucket_at(h, added - ((uint64_t)HASH_FIRST << s));
 	to = bucket_at(h, added);
 	while (*from) {

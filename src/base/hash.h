@@ -25,6 +25,9 @@ struct hash {
 /* Puts a link in under its key; two may have the same. */
 void hash_insert(struct hash *hash, struct hash_link *link);
 
+/* Has the processor fetch what hash_find() and hash_insert() of this key look at first. */
+void hash_prefetch(const struct hash *hash, uint64_t key);
+
 /* The link with this key that was put in last; NULL when there is none. */
 struct hash_link *hash_find(const struct hash *hash, uint64_t key);
 

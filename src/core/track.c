@@ -2,41 +2,38 @@
 
 #include "base/hash.h"
 #include "base/process.h"
+#include "core/blocks.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* Links are first, so that what is found is known by them. */
-struct block {
-	struct hash_link link; /* by address / TRACK_BLOCK_BYTES */
-	uint64_t refs;         /* allocations that begin or end in it */
-};
 
 enum { FIRST, LAST, ENDS };
-enum { SPARES = 16 };
+enum { DROPPED = 0 };
 
+/*
+ * As small as it gets: there may be a million, each of them looked at from the cold. The link is first, so
+ * that what is found is known by it.
+ */
 struct track_node {
 	struct hash_link link; /* by address */
 	struct track t;
-	uint64_t seq;
-	uint64_t inside_bytes; /* of the blocks between the first and the last */
-	/* The first and the last block; NULL where there is none or it is the first too. Before the
-	 * node is entered: memory for them. */
-	struct block *block[ENDS];
-	/* Taken out: in a list, so that the end of its context reaches it. */
-	struct track_node *next, **at;
-	bool is_dropped; /* its context ended meanwhile */
+	uint64_t seq; /* from 1 on; DROPPED: taken out, and its context ended meanwhile */
+	union {
+		struct blocks_leaf *leaf[ENDS]; /* before it is entered: memory for its blocks */
+		/* Taken out: in a list, so that the end of its context reaches it. */
+		struct {
+			struct track_node *next, **at;
+		};
+	};
 };
+_Static_assert(sizeof(struct track_node) <= 72, "with malloc's word at most 80 bytes");
 
 struct track_state {
 	/* Orders all of it; zero is an unlocked mutex. Never held across a driver call. */
 	pthread_mutex_t mutex;
-	struct hash nodes, blocks;
+	struct hash nodes;
+	struct blocks blocks;
 	struct track_node *taken;
-	struct block
-		*spare[SPARES]; /* most allocations give theirs back: the next one takes them */
-	int spares;
 	uint64_t seq; /* of the allocation entered last */
 	uint64_t block_count[RATION_DEVICES];
 	int64_t physical_bytes[RATION_DEVICES];
@@ -57,41 +54,25 @@ struct track_node *track_prepare(void)
 	if (!node)
 		return NULL;
 	pthread_mutex_lock(&state.s.mutex);
-	for (int i = FIRST; i < ENDS && state.s.spares > 0; i++)
-		node->block[i] = state.s.spare[--state.s.spares];
+	for (int i = FIRST; i < ENDS; i++)
+		node->leaf[i] = blocks_take_spare(&state.s.blocks);
 	pthread_mutex_unlock(&state.s.mutex);
 	for (int i = FIRST; i < ENDS; i++)
-		if (!node->block[i])
-			node->block[i] = calloc(1, sizeof(struct block));
-	if (node->block[FIRST] && node->block[LAST])
+		if (!node->leaf[i])
+			node->leaf[i] = calloc(1, sizeof(struct blocks_leaf));
+	if (node->leaf[FIRST] && node->leaf[LAST])
 		return node;
 	track_discard(node);
 	return NULL;
-}
-
-/* mutex held: the block is in no table. */
-static void free_block(struct block *block)
-{
-	if (state.s.spares == SPARES) {
-		free(block);
-		return;
-	}
-	memset(block, 0, sizeof(*block));
-	state.s.spare[state.s.spares++] = block;
 }
 
 void track_discard(struct track_node *node)
 {
 	if (!node)
 		return;
-	free(node->block[FIRST]);
-	free(node->block[LAST]);
+	free(node->leaf[FIRST]);
+	free(node->leaf[LAST]);
 	free(node);
-}
-
-static struct block *find_block(uint64_t number)
-{
-	return (struct block *)hash_find(&state.s.blocks, number);
 }
 
 /* The blocks at the two ends of an allocation. */
@@ -129,59 +110,49 @@ static uint64_t new_bytes(const struct track *t)
 
 	if (!has_blocks(t))
 		return t->bytes;
-	if (!find_block(first_block(t)))
+	if (!blocks_has(&state.s.blocks, first_block(t)))
 		bytes += TRACK_BLOCK_BYTES;
-	if (last_block(t) != first_block(t) && !find_block(last_block(t)))
+	if (last_block(t) != first_block(t) && !blocks_has(&state.s.blocks, last_block(t)))
 		bytes += TRACK_BLOCK_BYTES;
 	return bytes;
-}
-
-/* mutex held: one more allocation in the block; `spare` becomes it if it is not there. */
-static struct block *get_block(uint64_t number, struct block *spare, int d)
-{
-	struct block *block = find_block(number);
-
-	if (block) {
-		free_block(spare);
-	} else {
-		block = spare;
-		block->link.key = number;
-		hash_insert(&state.s.blocks, &block->link);
-		state.s.block_count[d]++;
-	}
-	block->refs++;
-	return block;
-}
-
-/* mutex held: the bytes that are no longer held when an allocation leaves the block. */
-static uint64_t put_block(struct block *block, int d)
-{
-	if (!block || --block->refs > 0)
-		return 0;
-	hash_remove(&state.s.blocks, &block->link);
-	state.s.block_count[d]--;
-	free_block(block);
-	return TRACK_BLOCK_BYTES;
 }
 
 /* mutex held: gives the node its blocks. */
 static void attach_blocks(struct track_node *node)
 {
 	const struct track *t = &node->t;
+	struct blocks *b = &state.s.blocks;
+	uint64_t *count = &state.s.block_count[t->dev.v];
 
-	if (!has_blocks(t) || last_block(t) == first_block(t)) {
-		free_block(node->block[LAST]);
-		node->block[LAST] = NULL;
-	} else {
-		node->block[LAST] = get_block(last_block(t), node->block[LAST], t->dev.v);
+	if (has_blocks(t)) {
+		*count += blocks_get(b, first_block(t), node->leaf[FIRST]);
+		node->leaf[FIRST] = NULL;
 	}
-	if (!has_blocks(t)) {
-		free_block(node->block[FIRST]);
-		node->block[FIRST] = NULL;
-	} else {
-		node->block[FIRST] = get_block(first_block(t), node->block[FIRST], t->dev.v);
-		node->inside_bytes = inside_bytes(t);
+	if (has_blocks(t) && last_block(t) != first_block(t)) {
+		*count += blocks_get(b, last_block(t), node->leaf[LAST]);
+		node->leaf[LAST] = NULL;
 	}
+	blocks_give_spare(b, node->leaf[FIRST]);
+	blocks_give_spare(b, node->leaf[LAST]);
+}
+
+/* mutex held: the bytes that are no longer held when the allocation leaves the block. */
+static uint64_t put_block(uint64_t number, int d)
+{
+	if (!blocks_put(&state.s.blocks, number))
+		return 0;
+	state.s.block_count[d]--;
+	return TRACK_BLOCK_BYTES;
+}
+
+/* mutex held: as that for all of its blocks. */
+static uint64_t put_blocks(const struct track *t)
+{
+	uint64_t bytes = inside_bytes(t) + put_block(first_block(t), t->dev.v);
+
+	if (last_block(t) != first_block(t))
+		bytes += put_block(last_block(t), t->dev.v);
+	return bytes;
 }
 
 /* mutex held: the sum that the allocation is in. */
@@ -194,13 +165,8 @@ static int64_t *count_of(const struct track *t)
 static uint64_t drop(struct track_node *node)
 {
 	int d = node->t.dev.v;
-	uint64_t bytes;
+	uint64_t bytes = has_blocks(&node->t) ? put_blocks(&node->t) : node->t.bytes;
 
-	if (has_blocks(&node->t))
-		bytes = node->inside_bytes + put_block(node->block[FIRST], d) +
-			put_block(node->block[LAST], d);
-	else
-		bytes = node->t.bytes;
 	*count_of(&node->t) -= (int64_t)bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
 	free(node);
@@ -226,6 +192,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	struct track_node *old;
 
 	pthread_mutex_lock(&state.s.mutex);
+	hash_prefetch(&state.s.nodes, what->addr);
 	out->stale_bytes = 0;
 	out->new_bytes = new_bytes(what);
 	if (out->new_bytes > allowed_bytes) {
@@ -280,7 +247,7 @@ uint64_t track_put_back(struct track_node *node)
 
 	pthread_mutex_lock(&state.s.mutex);
 	leave_taken(node);
-	if (node->is_dropped || find_node(node->t.addr))
+	if (node->seq == DROPPED || find_node(node->t.addr))
 		bytes = drop(node);
 	else
 		insert(node);
@@ -326,7 +293,7 @@ void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RAT
 	/* Who took these ends them, whatever the driver says to it. */
 	for (struct track_node *node = state.s.taken; node; node = node->next)
 		if (node->t.ctx == ctx && node->seq <= mark)
-			node->is_dropped = true;
+			node->seq = DROPPED;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

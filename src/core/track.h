@@ -25,9 +25,9 @@ struct track_node;
 /* One allocation, as its owner sees it. */
 struct track {
 	uint64_t addr;
-	uint64_t bytes; /* as asked for; of managed memory: as charged */
-	struct dev dev;
+	uint64_t bytes;  /* as asked for; of managed memory: as charged */
 	const void *ctx; /* the context that frees it with itself; NULL = none */
+	struct dev dev;
 	bool is_managed; /* no blocks, and not in the driver's figure for the process */
 	bool is_object;  /* no blocks: an array or the like, by its handle; `bytes` are charged */
 };

@@ -303,6 +303,7 @@ static void move_in(struct machine_self *self, struct machine_file *file, int sl
 	if (machine_slots_end() <= (uint32_t)slot)
 		atomic_store_explicit(&file->slots_end, (uint32_t)slot + 1, memory_order_release);
 	machine_process_clear(slot);
+	machine_life_begin(&file->slot[slot].life);
 	atomic_store_explicit(&file->slot[slot].pid_namespace, self->pid_namespace,
 			      memory_order_relaxed);
 	atomic_store_explicit(&file->slot[slot].pid, (uint32_t)getpid(), memory_order_release);

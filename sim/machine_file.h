@@ -8,11 +8,13 @@
  * living owner of that slot for as long as it lives; byte MACHINE_BYTE_SETUP by who creates the file
  * or takes a slot. A read lock on a slot's byte can be had when its owner is dead, by several at
  * once; it keeps the slot from being taken and is the right to clear what the dead process left.
- * Clearing may be done twice, and at the same time.
+ * Clearing may be done twice, and at the same time. Who looks at many slots asks the kernel only of
+ * those whose `life` is not sure.
  */
 #pragma once
 
 #include "machine.h"
+#include "machine_life.h"
 
 #include <pthread.h>
 #include <stdalign.h>
@@ -23,7 +25,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 2,
+	MACHINE_LAYOUT = 3,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
 };
@@ -57,6 +59,8 @@ struct machine_share {
 	_Atomic uint64_t used_bytes;    /* all of it */
 	_Atomic uint64_t managed_bytes; /* of it */
 	_Atomic uint64_t ticket;        /* its place in the line for a turn, 0 = not in it */
+	_Atomic uint32_t ring;          /* its ring + 1 while that says so too, 0 = none */
+	uint32_t pad;
 };
 
 /* A process's place. Written by the holder of its byte, except `share`. */
@@ -65,6 +69,7 @@ struct machine_slot {
 	uint32_t pad;
 	_Atomic uint64_t pid_namespace; /* inode number, 0 = unknown */
 	_Atomic uint64_t contexts;      /* bit per device */
+	pthread_mutex_t life;           /* machine_life.h */
 	struct machine_share share[MACHINE_DEVICES];
 };
 

@@ -55,41 +55,33 @@ void machine_process_clear(int slot)
 	atomic_store_explicit(&file->slot[slot].pid, 0, memory_order_release);
 }
 
-/* Clears the used slots of [slot, end), where no living process was found. */
-static void reap_range(int fd, int64_t slot, int64_t end)
+/* Clears a used slot if its process is dead. */
+static void reap_slot(int fd, int slot)
 {
-	struct machine_file *file = machine_self()->file;
-
-	for (; slot < end; slot++) {
-		if (!atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire))
-			continue;
-		if (machine_byte_set(fd, F_RDLCK, MACHINE_BYTES + slot))
-			continue;
-		machine_process_clear((int)slot);
-		(void)machine_byte_set(fd, F_UNLCK, MACHINE_BYTES + slot);
-	}
+	if (machine_byte_set(fd, F_RDLCK, MACHINE_BYTES + slot))
+		return;
+	machine_process_clear(slot);
+	(void)machine_byte_set(fd, F_UNLCK, MACHINE_BYTES + slot);
 }
 
 void machine_process_reap(void)
 {
-	const int64_t end = MACHINE_BYTES + machine_slots_end();
-	int64_t from = MACHINE_BYTES;
-	int fd = machine_reopen();
+	struct machine_file *file = machine_self()->file;
+	uint32_t end = machine_slots_end();
+	int fd = -1;
 
-	if (fd < 0)
-		return;
-	while (from < end) {
-		int64_t held = from;
-		int found = machine_byte_next(fd, end, &held);
-
-		if (found < 0)
-			break;
-		reap_range(fd, from - MACHINE_BYTES, (found ? held : end) - MACHINE_BYTES);
-		if (!found)
-			break;
-		from = held + 1;
+	for (uint32_t slot = 0; slot < end; slot++) {
+		if (!atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire) ||
+		    machine_life_is_sure(&file->slot[slot].life))
+			continue;
+		if (fd < 0)
+			fd = machine_reopen();
+		if (fd < 0)
+			return;
+		reap_slot(fd, (int)slot);
 	}
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 /* True if the process that /proc calls `name` is process `pid` of pid namespace `namespace`. */

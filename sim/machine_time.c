@@ -93,13 +93,15 @@ static uint32_t owner_name(int slot, int i)
 struct machine_ring *machine_time_find(int slot, int i)
 {
 	struct machine_file *file = machine_self()->file;
-	uint32_t name = owner_name(slot, i);
+	uint32_t r = atomic_load_explicit(&file->slot[slot].share[i].ring, memory_order_acquire);
 
-	for (int r = 0; r < MACHINE_RINGS; r++) {
-		if (atomic_load_explicit(&file->ring_owner[r], memory_order_acquire) == name)
-			return &file->ring[r];
-	}
-	return NULL;
+	if (!r || r > MACHINE_RINGS)
+		return NULL;
+	/* It may be one that this slot had in another process's time. */
+	return atomic_load_explicit(&file->ring_owner[r - 1], memory_order_acquire) ==
+			       owner_name(slot, i) ?
+		       &file->ring[r - 1] :
+		       NULL;
 }
 
 void machine_time_forget(int slot)
@@ -129,6 +131,8 @@ static uint32_t claim_ring(int i)
 			for (int w = 0; w < MACHINE_RING_WORDS; w++)
 				atomic_store_explicit(&self->file->ring[r].words[w], 0,
 						      memory_order_relaxed);
+			atomic_store_explicit(&self->file->slot[self->slot].share[i].ring, r + 1,
+					      memory_order_release);
 			break;
 		}
 	}

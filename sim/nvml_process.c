@@ -9,7 +9,7 @@ enum {
 	SAMPLES_MIN = 72,
 	MODE_COMPUTE = 0,
 	MODE_MPS = 2,
-	SPARE = 16,
+	SPARE = 512,
 };
 
 int nvml_process_list(int i, struct machine_process **out_list)

@@ -4,6 +4,7 @@
 #include "place.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -298,6 +299,55 @@ static void test_pids_are_the_readers(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void *open_machine(void *arg)
+{
+	*(int *)arg = machine_open();
+	return NULL;
+}
+
+/* Its first thread to touch the machine ends, and it lives on. */
+static int outlive_a_thread(void *arg)
+{
+	struct stage *stage = arg;
+	pthread_t thread;
+	int err = -1;
+
+	if (pthread_create(&thread, NULL, open_machine, &err) || pthread_join(thread, NULL) || err)
+		return 20;
+	if (machine_life_is_sure(&machine_self()->file->slot[machine_self()->slot].life))
+		return 21;
+	if (machine_take(0, 10 * MIB))
+		return 22;
+	atomic_store(&stage->ready, 1);
+	pause();
+	return 23;
+}
+
+static int look_at_one_without_its_thread(void *arg)
+{
+	struct machine_process list[2];
+	struct stage *stage = arg;
+	pid_t pid;
+
+	if (machine_open() ||
+	    !machine_life_is_sure(&machine_self()->file->slot[machine_self()->slot].life))
+		return 1;
+	pid = place_start(outlive_a_thread, stage);
+	if (!place_await(&stage->ready, 1))
+		return 2;
+	for (int k = 0; k < 2; k++)
+		if (machine_processes(0, list, 2) != 1 || list[0].pid != (uint32_t)pid ||
+		    machine_used(0) != 10 * MIB)
+			return 3;
+	place_kill(pid);
+	return machine_used(0) || machine_processes(0, list, 2) ? 4 : 0;
+}
+
+static void test_a_thread_is_not_the_process(void **state)
+{
+	assert_int_equal(place_run(look_at_one_without_its_thread, *state), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,6 +358,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_overlayfs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exec_gives_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_thread_is_not_the_process, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pids_are_the_readers, setup, teardown),
 	};
 

@@ -21,6 +21,10 @@
 /* How long a small request waits for its turn to look for room in open blocks. */
 #define HOPE_WAIT_NS NSEC_PER_SEC
 
+/* A lazily loaded module is seen after this at the latest, on a card with less than a crowd. */
+#define WATCH_EVERY_NS (100 * NSEC_PER_MSEC)
+enum { WATCH_CROWD = 32 };
+
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
@@ -581,4 +585,9 @@ int charge_watch(struct dev dev)
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);
 	return rc;
+}
+
+int64_t charge_watch_every_ns(unsigned processes)
+{
+	return WATCH_EVERY_NS * (1 + (int64_t)processes / WATCH_CROWD);
 }

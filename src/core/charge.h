@@ -108,6 +108,12 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 int charge_watch(struct dev dev);
 
 /*
+ * How long to wait between two charge_watch(), ns, where the card has so many processes. What one look
+ * costs the driver grows with them, and each of them looks: all together must not.
+ */
+int64_t charge_watch_every_ns(unsigned processes);
+
+/*
  * As charge_reconcile(), and waits some milliseconds for a moment in which the card can be asked.
  * Nothing of the calling thread is under way.
  */

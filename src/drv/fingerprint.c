@@ -65,12 +65,12 @@ static bool look(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, 
 {
 	bool has_during;
 
-	if (nvml_list_read(dev, &out->before) < 0)
+	if (nvml_list_read(dev, 0, &out->before) < 0)
 		return false;
 	if (f->take(f->arg, bytes)) {
-		has_during = nvml_list_read(dev, &out->during) == 0;
+		has_during = nvml_list_read(dev, out->before.count, &out->during) == 0;
 		f->give(f->arg);
-		if (has_during && nvml_list_read(dev, &out->after) == 0)
+		if (has_during && nvml_list_read(dev, out->before.count, &out->after) == 0)
 			return true;
 		if (has_during)
 			nvml_list_free(&out->during);

@@ -20,20 +20,31 @@ static nvmlReturn_t ask(nvmlDevice_t dev, unsigned *count, nvmlProcessInfo_t *ro
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-int nvml_list_read(nvmlDevice_t dev, struct nvml_list *out)
+/* Asks with room for `expected` rows and some more; without memory as if that were too small. */
+static nvmlReturn_t ask_for(nvmlDevice_t dev, unsigned expected, struct nvml_list *list)
+{
+	nvml_list_free(list);
+	list->rows = list->few;
+	list->count = NVML_LIST_FEW;
+	if (expected > NVML_LIST_FEW) {
+		list->count = expected + GROWTH;
+		list->rows = calloc(list->count, sizeof(*list->rows));
+	}
+	if (list->rows)
+		return ask(dev, &list->count, list->rows);
+	list->rows = list->few;
+	list->count = 0;
+	return NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+int nvml_list_read(nvmlDevice_t dev, unsigned expected, struct nvml_list *out)
 {
 	nvmlReturn_t res;
 
 	out->rows = out->few;
-	out->count = NVML_LIST_FEW;
-	res = ask(dev, &out->count, out->rows);
-	if (res == NVML_ERROR_INSUFFICIENT_SIZE) {
-		out->count += GROWTH;
-		out->rows = calloc(out->count, sizeof(*out->rows));
-		if (!out->rows)
-			return -EAGAIN;
-		res = ask(dev, &out->count, out->rows);
-	}
+	res = ask_for(dev, expected, out);
+	if (res == NVML_ERROR_INSUFFICIENT_SIZE)
+		res = ask_for(dev, out->count, out);
 	if (res == NVML_SUCCESS)
 		return 0;
 	nvml_list_free(out);

@@ -19,8 +19,9 @@ enum sample_pids { PIDS_UNKNOWN, PIDS_ABSENT, PIDS_OURS, PIDS_FOREIGN };
 enum { SEARCHES = 3 };
 
 struct sample_state {
-	_Atomic int is_ready; /* 1 initialised, -1 not to be had; atomic */
-	_Atomic int pids;     /* enum sample_pids; atomic */
+	_Atomic int is_ready;  /* 1 initialised, -1 not to be had; atomic */
+	_Atomic int pids;      /* enum sample_pids; atomic */
+	_Atomic unsigned rows; /* that a list had last; atomic */
 	/* The pid of our row where it is not our own, else 0; atomic, written before `pids`. */
 	_Atomic unsigned own_pid;
 	_Atomic int searches; /* of that row that were begun; atomic */
@@ -108,10 +109,11 @@ static int find_own(nvmlDevice_t dev, uint64_t *out_bytes)
 	unsigned pid = atomic_load_explicit(&state.s.own_pid, memory_order_relaxed);
 	const nvmlProcessInfo_t *row;
 	struct nvml_list list;
-	int rc = nvml_list_read(dev, &list);
+	int rc = nvml_list_read(dev, sample_nvml_rows(), &list);
 
 	if (rc < 0)
 		return rc;
+	atomic_store_explicit(&state.s.rows, list.count, memory_order_relaxed);
 	row = nvml_list_find(&list, pid ? pid : (unsigned)getpid());
 	if (row) {
 		/* All ones: NVML knows of the process but not how much it holds. */
@@ -120,6 +122,11 @@ static int find_own(nvmlDevice_t dev, uint64_t *out_bytes)
 	}
 	nvml_list_free(&list);
 	return rc;
+}
+
+unsigned sample_nvml_rows(void)
+{
+	return atomic_load_explicit(&state.s.rows, memory_order_relaxed);
 }
 
 void sample_nvml_check_pids(const char *uuid)

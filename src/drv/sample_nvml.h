@@ -24,6 +24,9 @@ bool sample_nvml_knows(const char *uuid);
  */
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
 
+/* How many processes NVML listed when it was asked last, 0 before. */
+unsigned sample_nvml_rows(void);
+
 /*
  * Called before this process makes its first context: with pids of our own namespace we are not in
  * the list yet. If we are, somebody else has our number there, and the figure is never used.

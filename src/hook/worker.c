@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "core/charge.h"
 #include "drv/real.h"
+#include "drv/sample_nvml.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,8 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A lazily loaded module is seen after this at the latest. */
-#define LOOK_EVERY_NS (100 * NSEC_PER_MSEC)
 #define STOP_WAIT_NS (50 * NSEC_PER_MSEC)
 /* Its thread-local storage is cut from it too, and that of a sanitizer alone is 900 KiB. */
 enum { STACK_BYTES = 1024 * 1024 };
@@ -54,9 +53,11 @@ static void *run(void *arg)
 	/* A call of ours must not invalidate a global capture of the program. */
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
+	/* Who starts this has just looked. */
 	while (!atomic_load(&worker.s.stop)) {
-		look();
-		sys_futex_wait(&worker.s.stop, 0, LOOK_EVERY_NS);
+		sys_futex_wait(&worker.s.stop, 0, charge_watch_every_ns(sample_nvml_rows()));
+		if (!atomic_load(&worker.s.stop))
+			look();
 	}
 	atomic_store(&worker.s.state, WORKER_GONE);
 	sys_futex_wake_all(&worker.s.state);

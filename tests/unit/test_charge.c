@@ -588,6 +588,16 @@ static void a_child_has_nothing(void)
 	CHECK_EQ(data(), 5 * BLOCK);
 }
 
+static void who_watches_in_a_crowd_looks_less_often(void)
+{
+	CHECK_EQ(charge_watch_every_ns(0), 100 * NSEC_PER_MSEC);
+	CHECK_EQ(charge_watch_every_ns(31), 100 * NSEC_PER_MSEC);
+	/* All of them together then look at most 320 times a second, however many they are. */
+	for (unsigned n = 32; n < 5000; n++)
+		CHECK(n * NSEC_PER_SEC / charge_watch_every_ns(n) <= 320);
+	CHECK(charge_watch_every_ns(UINT32_MAX) > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -611,6 +621,7 @@ int main(void)
 		fresh_test(what_is_reserved_for_a_context_stays),
 		fresh_test(what_is_reserved_stays_in_a_race),
 		fresh_test(an_old_look_does_not_replace_a_new_one),
+		fresh_test(who_watches_in_a_crowd_looks_less_often),
 		fresh_test(a_child_has_nothing),
 	};
 

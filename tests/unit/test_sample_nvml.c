@@ -236,9 +236,31 @@ static void many_processes(void)
 	add_own(99);
 	CHECK_EQ(own_bytes(&bytes), 0);
 	CHECK_EQ(bytes, 99);
-	/* So many more come meanwhile that the second question is too small as well. */
+	CHECK_EQ(sample_nvml_rows(), 64);
+	/* How many there are is known by now: one question is enough. */
+	nvml.asked = 0;
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(nvml.asked, 1);
+	/* Less of them than a list has room for, and none: no more is kept than was said last. */
+	nvml.rows = 2;
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(bytes, 0);
+	CHECK_EQ(sample_nvml_rows(), 2);
+}
+
+/* So many that the second question is too small as well. */
+static void more_come_meanwhile(void)
+{
+	uint64_t bytes = 0;
+
+	start_absent();
+	add_others(60);
+	add_own(99);
 	nvml.grows = 100;
 	CHECK(own_bytes(&bytes) == -EAGAIN);
+	nvml.grows = 0;
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(bytes, 99);
 }
 
 static void what_nvml_does_not_say_is_not_known(void)
@@ -434,6 +456,7 @@ int main(void)
 		fresh_test(the_own_row_is_found),
 		fresh_test(an_older_nvml_has_the_second_form),
 		fresh_test(many_processes),
+		fresh_test(more_come_meanwhile),
 		fresh_test(what_nvml_does_not_say_is_not_known),
 		fresh_test(foreign_pids_are_never_trusted),
 		fresh_test(pids_are_not_trusted_before_they_are_seen),

@@ -153,16 +153,15 @@ static int has_living(int fd)
 
 static int wait_for_setup(int fd)
 {
-	int64_t give_up_ns = clock_now_ns() + SETUP_WAIT_NS;
-	int64_t nap_ns = 50 * NSEC_PER_USEC;
+	int64_t start_ns = clock_now_ns();
 	int err;
 
 	while ((err = machine_byte_set(fd, F_WRLCK, MACHINE_BYTE_SETUP)) == -EAGAIN) {
-		if (clock_now_ns() > give_up_ns)
+		int64_t waited_ns = clock_now_ns() - start_ns;
+
+		if (waited_ns > SETUP_WAIT_NS)
 			return -ETIMEDOUT;
-		clock_sleep_ns(nap_ns);
-		if (nap_ns < 2 * NSEC_PER_MSEC)
-			nap_ns *= 2;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
 	}
 	return err;
 }

@@ -28,17 +28,16 @@ int lock_try(int fd, int64_t at, int64_t bytes)
 
 int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 {
-	int64_t end_ns = clock_now_ns() + wait_ns;
-	int64_t nap_ns = 50 * NSEC_PER_USEC;
+	int64_t start_ns = clock_now_ns();
 	int rc;
 
-	/* The kernel has no lock with a deadline; naps double up to 2 ms so that no waiter starves. */
+	/* The kernel has no lock with a deadline. */
 	while ((rc = lock_try(fd, at, bytes)) == -EAGAIN) {
-		if (clock_now_ns() >= end_ns)
+		int64_t waited_ns = clock_now_ns() - start_ns;
+
+		if (waited_ns >= wait_ns)
 			return -ETIMEDOUT;
-		clock_sleep_ns(nap_ns);
-		if (nap_ns < 2 * NSEC_PER_MSEC)
-			nap_ns *= 2;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
 	}
 	return rc;
 }

@@ -113,6 +113,27 @@ static void test_start_of_others(void **state)
 	assert_true(clock_process_start(-1) == 0);
 }
 
+static void test_nap(void **state)
+{
+	int64_t total_ns = 0, last_ns = 0;
+	int naps = 0;
+
+	(void)state;
+	assert_int_equal(clock_nap_ns(0), 50 * NSEC_PER_USEC);
+	assert_int_equal(clock_nap_ns(INT64_MAX), 32 * NSEC_PER_MSEC);
+	/* Never shorter than the one before, and never much longer than it was waited. */
+	for (; total_ns < 10 * NSEC_PER_SEC; naps++) {
+		int64_t nap_ns = clock_nap_ns(total_ns);
+
+		assert_true(nap_ns >= last_ns);
+		assert_true(nap_ns <= (total_ns > 0 ? total_ns : 50 * NSEC_PER_USEC));
+		last_ns = nap_ns;
+		total_ns += nap_ns;
+	}
+	/* Every 2 ms that would be 5000 questions. */
+	assert_true(naps > 300 && naps < 400);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -121,6 +142,7 @@ int main(void)
 		cmocka_unit_test(test_sleep_is_no_cancellation_point),
 		cmocka_unit_test(test_process_start),
 		cmocka_unit_test(test_start_of_others),
+		cmocka_unit_test(test_nap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

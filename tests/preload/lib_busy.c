@@ -6,10 +6,12 @@
  *   BUSY_GRAPHICS=PID,..  those that the graphics lists show; the MPS lists show all
  *   BUSY_ROW=BYTES        length of a row of nvmlDeviceGet*RunningProcesses_v3
  *   BUSY_HOST=NUMBER      added to every pid, as a driver does that names processes as the host does
+ *   BUSY_LOG=FILE         gets one byte for each list that is asked for
  *   BUSY_UNIFIED=1        the device has no memory of its own: NVML has no figures of it
  */
 #include "nvml_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +39,17 @@ static bool is_listed(unsigned mode, const struct machine_process *process)
 	return mode != GRAPHICS || has_graphics(process->pid);
 }
 
+static void log_question(void)
+{
+	const char *path = getenv("BUSY_LOG");
+	FILE *log = path ? fopen(path, "ae") : NULL;
+
+	if (!log)
+		return;
+	fputc('.', log);
+	fclose(log);
+}
+
 /* The rows of a list, each of `row_bytes`. */
 static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsigned *inout_count,
 			 void *out_rows)
@@ -46,6 +59,7 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsi
 	int i, count;
 	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
 
+	log_question();
 	if (res)
 		return res;
 	room = *inout_count;

@@ -230,8 +230,19 @@ def test_the_driver_s_own_figure_is_not_ours(place):
     assert place.charged() == CONTEXT + 100 * MIB
 
 
+def lists_for_a_context(place):
+    """How many lists a program asks for, by the library, from cuInit to its first context."""
+    log = place.folder / "questions"
+    log.write_bytes(b"")
+    place.run("context", "untouched", BUSY_LOG=log,
+              LD_LIBRARY_PATH=f"{PROGRAMS / 'busy'}:{BUILD / 'sim'}")
+    return len(log.read_bytes())
+
+
 def test_many_processes(place):
-    """More rows than one question asks for."""
+    """More rows than one question asks for, which the first question finds out for all."""
+    # Whose pids these are, what is held before the context, and what after it.
+    assert lists_for_a_context(place) == 3
     place.sim["context"] = "2m"
     place.settings["RATION_MEM"] = "1g"
     programs = [place.start("quota", "hold", 2) for _ in range(36)]
@@ -240,6 +251,7 @@ def test_many_processes(place):
     found = lists(place)
     assert found == {form: dict.fromkeys(pids, 4 * MIB) for form in COMPUTE}
     assert foreign.pid in lists(place, preload=())["compute3"]
+    assert lists_for_a_context(place) == 4
 
 
 def write_words(place, at, data):

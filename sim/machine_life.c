@@ -22,8 +22,9 @@ void machine_life_begin(pthread_mutex_t *life)
 	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
 	pthread_mutex_init(life, &attr);
 	pthread_mutexattr_destroy(&attr);
+	/* Nobody else takes it, so it is not waited for: other locks are held here. */
 	if (has_list())
-		pthread_mutex_lock(life);
+		(void)pthread_mutex_trylock(life);
 }
 
 bool machine_life_is_sure(const pthread_mutex_t *life)

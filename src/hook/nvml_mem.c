@@ -20,7 +20,7 @@ static bool show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
 
 	if (!nvml_share_find(dev, &s))
 		return false;
-	*inout_total_bytes = bytes_least(*inout_total_bytes, s.limit_bytes);
+	*inout_total_bytes = bytes_least(*inout_total_bytes, s.total_bytes);
 	*out_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
 	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *out_used_bytes);
 	return true;
@@ -83,7 +83,7 @@ nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)) ||
 	    !nvml_share_find(dev, &s))
 		return res;
-	out_bar1->bar1Total = bytes_least(out_bar1->bar1Total, s.limit_bytes);
+	out_bar1->bar1Total = bytes_least(out_bar1->bar1Total, s.total_bytes);
 	out_bar1->bar1Used = bytes_least(bytes_least(out_bar1->bar1Used, nvml_share_used_bytes(&s)),
 					 out_bar1->bar1Total);
 	out_bar1->bar1Free = bytes_least(out_bar1->bar1Free,
@@ -97,7 +97,7 @@ static void show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
 	struct nvml_share s;
 
 	if (nvml_share_find(dev, &s))
-		*inout_size_mib = bytes_least(*inout_size_mib, s.limit_bytes >> 20);
+		*inout_size_mib = bytes_least(*inout_size_mib, s.total_bytes >> 20);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)

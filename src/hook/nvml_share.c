@@ -1,5 +1,6 @@
 #include "hook/nvml_share.h"
 
+#include "base/bytes.h"
 #include "base/limits.h"
 #include "base/pid.h"
 #include "base/sys.h"
@@ -87,21 +88,31 @@ static bool is_whole(struct region *region)
 	return rc == 0;
 }
 
+/* The limit, and where it is known no more than the card gives. */
+static uint64_t total_of(const struct region *region, int d, bool is_region_whole, uint64_t limit)
+{
+	uint64_t physical = is_region_whole ? region->own->devices[d].physical_bytes : 0;
+
+	return physical ? bytes_least(limit, physical) : limit;
+}
+
 bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out)
 {
 	enum init_state state = init_view();
 	struct region *region;
+	bool is_region_whole;
 	uint64_t limit;
 	int d;
 
 	if (state != INIT_VIEW && state != INIT_MEMBER)
 		return false;
 	region = init_region();
-	d = device_of(dev, region, is_whole(region));
+	is_region_whole = is_whole(region);
+	d = device_of(dev, region, is_region_whole);
 	if (d < 0)
 		return false;
 	limit = state == INIT_MEMBER ? quota_limit((struct dev){ d }) : viewer_limit(region, d);
-	*out = (struct nvml_share){ .dev = d, .limit_bytes = limit };
+	*out = (struct nvml_share){ d, total_of(region, d, is_region_whole, limit) };
 	return limit > 0;
 }
 

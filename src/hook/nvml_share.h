@@ -23,8 +23,8 @@ bool nvml_share_is_inner(const void *return_address);
 
 /* A device on which a limit is in force. */
 struct nvml_share {
-	int dev; /* index in the region's table */
-	uint64_t limit_bytes;
+	int dev;              /* index in the region's table */
+	uint64_t total_bytes; /* the limit, but no more than CUDA's total where that is known */
 };
 
 /* False when the device is not the tenant's, or has no limit. */

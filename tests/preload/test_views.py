@@ -91,6 +91,17 @@ def test_a_limit_above_the_card(place):
     assert "8192 MiB for device 0 is more than its 1024 MiB" in done.err
 
 
+# field fault 16: a total that is more than the card can give
+@pytest.mark.parametrize("limit", ["1100m", "1536m", "8g"])
+def test_a_limit_between_what_the_driver_gives_and_what_nvml_counts(place, limit):
+    """NVML counts what the driver keeps for itself; the tenant's total is what can be had."""
+    place.sim.update(mem="1g", reserved="512m")
+    program = place.start("views", "all", 100, RATION_MEM=limit).await_word("said")
+    looker = place.run("views", "nvml", RATION_MEM=limit).values
+    assert looker["nvml1.total"] == looker["nvml2.total"] == 1024 * MIB
+    check_one_story(program.go().end().values, 1024 * MIB, CONTEXT + 100 * MIB)
+
+
 # field fault 13: "17592186044134 MiB", and a wrong error where the use was above the limit
 # field fault 14
 def test_a_limit_that_shrinks_below_the_use(place):

@@ -5,6 +5,7 @@
 #include "refuse.h"
 #include "scratch.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -207,6 +208,119 @@ static void test_a_dead_holder_holds_nothing(void **state)
 	close(fd);
 }
 
+/* Shared by the processes of a case. */
+struct counts {
+	_Atomic int inside, most, got;
+};
+
+static void body_wait_and_count(void *arg)
+{
+	struct counts *counts = arg;
+	int fd = open_file(O_RDWR), inside;
+
+	child_say('w');
+	CHECK(lock_wait(fd, far, 1, 60 * NSEC_PER_SEC) == 0);
+	inside = atomic_fetch_add(&counts->inside, 1) + 1;
+	if (inside > atomic_load(&counts->most))
+		atomic_store(&counts->most, inside);
+	atomic_fetch_add(&counts->got, 1);
+	usleep(1000);
+	atomic_fetch_sub(&counts->inside, 1);
+	lock_drop(fd, far, 1);
+	child_say('d');
+}
+
+static struct counts *share_counts(void)
+{
+	struct counts *counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(counts != MAP_FAILED);
+	return counts;
+}
+
+/* The holder is killed where it is; all who wait get it, one after the other. */
+static void test_a_dead_holder_s_lock_goes_round(void **state)
+{
+	struct counts *counts = share_counts();
+	struct child holder = child_start(body_hold, NULL), waiter[8];
+
+	(void)state;
+	child_await(&holder, 'h');
+	for (int i = 0; i < 8; i++) {
+		waiter[i] = child_start(body_wait_and_count, counts);
+		child_await(&waiter[i], 'w');
+	}
+	assert_int_equal(counts->got, 0);
+	child_kill(&holder);
+	for (int i = 0; i < 8; i++) {
+		child_await(&waiter[i], 'd');
+		child_end(&waiter[i]);
+	}
+	assert_int_equal(counts->got, 8);
+	assert_int_equal(counts->most, 1);
+	munmap(counts, sizeof(*counts));
+}
+
+/* Who gives a lock up and takes it again at once waits for those who were there before. */
+static void test_a_lock_that_is_taken_again_at_once(void **state)
+{
+	struct counts *counts = share_counts();
+	struct child waiter;
+	int fd = open_file(O_RDWR);
+
+	(void)state;
+	assert_int_equal(lock_try(fd, far, 1), 0);
+	waiter = child_start(body_wait_and_count, counts);
+	child_await(&waiter, 'w');
+	for (int i = 0; i < 300 && !counts->got; i++) {
+		usleep(1000);
+		lock_drop(fd, far, 1);
+		assert_int_equal(lock_wait(fd, far, 1, 60 * NSEC_PER_SEC), 0);
+	}
+	assert_int_equal(counts->got, 1);
+	child_await(&waiter, 'd');
+	child_end(&waiter);
+	munmap(counts, sizeof(*counts));
+	close(fd);
+}
+
+static void body_wait(void *arg)
+{
+	int fd = open_file(O_RDWR);
+
+	(void)arg;
+	child_say('w');
+	CHECK(lock_wait(fd, far, 1, 60 * NSEC_PER_SEC) == 0);
+}
+
+/* The first of those who wait is stopped: the others get on without it. */
+static void test_a_stopped_waiter_holds_nobody_up(void **state)
+{
+	struct child waiter;
+	int fd = open_file(O_RDWR), other = open_file(O_RDWR);
+
+	(void)state;
+	assert_int_equal(lock_try(fd, far, 1), 0);
+	waiter = child_start(body_wait, NULL);
+	child_await(&waiter, 'w');
+	/* Until it waits; should it not yet, then it is in nobody's way either. */
+	usleep(20000);
+	kill(waiter.pid, SIGSTOP);
+	assert_int_equal(waitpid(waiter.pid, &(int){ 0 }, WUNTRACED), waiter.pid);
+	lock_drop(fd, far, 1);
+	memset(&fake, 0, sizeof(fake));
+	fake.is_fake = true;
+	assert_int_equal(lock_wait(other, far, 1, 60 * NSEC_PER_SEC), 0);
+	assert_true(fake.now_ns < 2 * NSEC_PER_SEC);
+	fake.is_fake = false;
+	lock_drop(other, far, 1);
+	kill(waiter.pid, SIGCONT);
+	child_end(&waiter);
+	close(other);
+	close(fd);
+}
+
 /* HAMi-core locks by lockf(): both kinds exclude each other, also within one process. */
 static void body_lockf(void *arg)
 {
@@ -278,6 +392,9 @@ int main(void)
 		scratch_test(test_wait_ends),
 		scratch_test(test_wait_gets_it),
 		scratch_test(test_a_dead_holder_holds_nothing),
+		scratch_test(test_a_dead_holder_s_lock_goes_round),
+		scratch_test(test_a_lock_that_is_taken_again_at_once),
+		scratch_test(test_a_stopped_waiter_holds_nobody_up),
 		scratch_test(test_against_lockf),
 		scratch_test(test_a_file_system_without_locks),
 	};

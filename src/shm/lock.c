@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 
-/* From a lock to the byte of its line's head: far behind all bytes that are locked for themselves. */
-#define LINE_OFFSET ((int64_t)1 << 41)
-#define LINE_WAIT_NS (500 * NSEC_PER_MSEC)
-#define LINE_NAP_NS (2 * NSEC_PER_MSEC)
-#define HEAD_NAP_NS (200 * NSEC_PER_USEC)
+#define NAP_MIN_NS (50 * NSEC_PER_USEC)
+#define NAP_MAX_NS (2 * NSEC_PER_MSEC)
+
+/* The lock that this process gave up last, and when. Atomic; a torn pair costs a nap or saves one. */
+static struct {
+	_Atomic int64_t at, dropped_ns;
+} last = { .at = -1 };
 
 static int lock_op(int fd, int cmd, short type, int64_t at, int64_t bytes, struct flock *out)
 {
@@ -32,36 +35,24 @@ int lock_try(int fd, int64_t at, int64_t bytes)
 	return lock_op(fd, F_OFD_SETLK, F_WRLCK, at, bytes, &f);
 }
 
-/* The kernel has no lock with a deadline, so it is looked at again and again, at most `nap_max_ns` apart. */
-static int poll_until(int fd, int64_t at, int64_t bytes, int64_t end_ns, int64_t nap_max_ns)
+int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 {
-	int64_t nap_ns = nap_max_ns / 4;
+	int64_t now_ns = clock_now_ns(), end_ns = now_ns + wait_ns;
+	int64_t nap_ns = NAP_MIN_NS;
 	int rc;
 
+	/* Who waits looks now and then, and would never see free what we take again at once. */
+	if (wait_ns > 0 && atomic_load(&last.at) == at &&
+	    now_ns - atomic_load(&last.dropped_ns) < NAP_MAX_NS)
+		clock_sleep_ns(NAP_MAX_NS);
+	/* The kernel has no lock with a deadline; naps double up to 2 ms so that no waiter starves. */
 	while ((rc = lock_try(fd, at, bytes)) == -EAGAIN) {
 		if (clock_now_ns() >= end_ns)
 			return -ETIMEDOUT;
 		clock_sleep_ns(nap_ns);
-		if (nap_ns < nap_max_ns)
+		if (nap_ns < NAP_MAX_NS)
 			nap_ns *= 2;
 	}
-	return rc;
-}
-
-/*
- * Who looks now and then never sees a lock free that its holder takes again at once. So there is a
- * head of the line, which has a byte of its own and looks often; who is not it waits for that byte
- * first, but not for long, since the head may be stopped.
- */
-int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
-{
-	int64_t now_ns = clock_now_ns();
-	int64_t line_ns = wait_ns < LINE_WAIT_NS ? wait_ns : LINE_WAIT_NS;
-	int head = poll_until(fd, at + LINE_OFFSET, 1, now_ns + line_ns, LINE_NAP_NS);
-	int rc = poll_until(fd, at, bytes, now_ns + wait_ns, HEAD_NAP_NS);
-
-	if (head == 0)
-		lock_drop(fd, at + LINE_OFFSET, 1);
 	return rc;
 }
 
@@ -70,6 +61,8 @@ void lock_drop(int fd, int64_t at, int64_t bytes)
 	struct flock f;
 
 	lock_op(fd, F_OFD_SETLK, F_UNLCK, at, bytes, &f);
+	atomic_store(&last.dropped_ns, clock_now_ns());
+	atomic_store(&last.at, at);
 }
 
 int lock_held(int fd, int64_t at, int64_t bytes, int64_t *out_at)

@@ -8,6 +8,7 @@
 #include "shm/lock.h"
 #include "tenant.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #ifndef MADV_DONTFORK
@@ -289,6 +290,113 @@ static void test_all_slots(void **state)
 	region_close(&r);
 }
 
+/* What the processes of a crowd share. */
+struct crowd {
+	_Atomic int joined, refused, doubles;
+	_Atomic int owners[HAMI_SLOTS];
+	int go[2], stay[2]; /* pipes: nobody writes, who reads waits until they are closed */
+};
+
+static void join_crowd(struct crowd *crowd)
+{
+	struct region_setup setup = { .priority = 1 };
+	struct region_error err;
+	struct region r;
+	struct slot slot;
+	int tries = 0, rc;
+	char c;
+
+	close(crowd->go[1]);
+	close(crowd->stay[1]);
+	CHECK(read(crowd->go[0], &c, 1) == 0);
+	/* A machine that has much else to do may need longer than one wait. */
+	do
+		rc = region_open(path, &setup, &r, &err);
+	while (rc == -ETIMEDOUT && ++tries < 10);
+	if (rc < 0) {
+		fprintf(stderr, "%s\n", err.text);
+		_exit(CHILD_FAILED);
+	}
+	rc = slot_claim(&r, &slot);
+	region_settle(&r);
+	CHECK(rc == 0 || rc == -EUSERS);
+	if (rc == 0)
+		crowd->doubles += crowd->owners[slot.index]++ != 0;
+	atomic_fetch_add(rc == 0 ? &crowd->joined : &crowd->refused, 1);
+	CHECK(read(crowd->stay[0], &c, 1) == 0);
+	_exit(0);
+}
+
+/* Starts them; false where so many processes may not be. */
+static bool start_crowd(struct crowd *crowd, int count)
+{
+	assert_int_equal(pipe(crowd->go), 0);
+	assert_int_equal(pipe(crowd->stay), 0);
+	fflush(NULL);
+	for (int i = 0; i < count; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			join_crowd(crowd);
+		if (pid < 0)
+			return false;
+	}
+	return true;
+}
+
+static bool some_ended(void)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
+	return info.si_pid != 0;
+}
+
+static void end_crowd(struct crowd *crowd)
+{
+	int status;
+
+	close(crowd->stay[1]);
+	while (wait(&status) > 0)
+		assert_int_equal(status, 0);
+	close(crowd->go[0]);
+	close(crowd->stay[0]);
+}
+
+/* One process more than there are slots, all at once: each slot has one owner, one process none. */
+static void test_a_crowd(void **state)
+{
+	struct crowd *crowd = mmap(NULL, sizeof(*crowd), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	enum { CROWD = HAMI_SLOTS + 1 };
+	struct region r;
+	bool is_whole;
+
+	(void)state;
+	if (BUILD_SANITIZED)
+		skip();
+	assert_true(crowd != MAP_FAILED);
+	open_locked(&r);
+	region_settle(&r);
+	is_whole = start_crowd(crowd, CROWD);
+	close(crowd->go[1]);
+	if (!is_whole) {
+		end_crowd(crowd);
+		skip();
+	}
+	while (crowd->joined + crowd->refused < CROWD && !some_ended())
+		usleep(1000);
+	assert_int_equal(crowd->joined, HAMI_SLOTS);
+	assert_int_equal(crowd->refused, 1);
+	assert_int_equal(crowd->doubles, 0);
+	assert_int_equal(r.hami->proc_num, HAMI_SLOTS);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	end_crowd(crowd);
+	assert_int_equal(slot_reap(&r, -1), HAMI_SLOTS);
+	munmap(crowd, sizeof(*crowd));
+	region_close(&r);
+}
+
 /* proc_num is what some monitors slice with: 0..1024 whatever stood there. */
 static void test_proc_num(void **state)
 {
@@ -430,6 +538,7 @@ int main(void)
 		slot_test(test_a_zombie_is_dead),
 		slot_test(test_slots_are_used_again),
 		slot_test(test_all_slots),
+		slot_test(test_a_crowd),
 		slot_test(test_proc_num),
 		slot_test(test_reap_trusts_no_bound),
 		slot_test(test_region_is_gone),

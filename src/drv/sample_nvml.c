@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 /*
@@ -56,10 +57,15 @@ bool sample_nvml_knows(const char *uuid)
 	return handle_of(uuid, &dev);
 }
 
+/* NVML may want room for the longest name there is. One that is too long for the region is no device. */
 static int add_device(nvmlDevice_t dev, struct device_info *out)
 {
-	if (real.nvmlDeviceGetUUID(dev, out->uuid, sizeof(out->uuid)) != NVML_SUCCESS)
+	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+
+	if (real.nvmlDeviceGetUUID(dev, uuid, sizeof(uuid)) != NVML_SUCCESS ||
+	    strnlen(uuid, sizeof(uuid)) >= sizeof(out->uuid))
 		return 0;
+	strcpy(out->uuid, uuid);
 	/* CUDA's total is less than NVML's by what the driver keeps; CUDA's is the one we show. */
 	out->physical_bytes = 0;
 	return 1;

@@ -89,3 +89,23 @@ def test_more_of_handles(place, case):
 def test_handles_of_another_device(place):
     place.sim["count"] = 2
     place.run("vmm", "other-device", RATION_MEM="0:512m,1:32m")
+
+
+# field fault 21: ranges that grow by mapping, on two devices in two processes, passed the limit
+def test_segments_of_two_processes_on_two_devices(place):
+    """Each keeps one segment at least; together they have all that fits and not one more."""
+    place.sim["count"] = 2
+    limits = [2 * CONTEXT + 175 * MIB, 2 * CONTEXT + 95 * MIB]
+    place.settings["RATION_MEM"] = ",".join(f"{i}:{limit}" for i, limit in enumerate(limits))
+    programs = [place.start("vmm", "segments").await_word("ready") for _ in range(2)]
+    for program in programs:
+        program.go()
+    for program in programs:
+        program.await_word("full")
+    values = [dict(line.split() for line in program.said if line.startswith("device"))
+              for program in programs]
+    for dev, pieces in enumerate((8, 4)):
+        assert sum(int(v[f"device{dev}"]) for v in values) == pieces
+        assert place.charged(dev) == 2 * CONTEXT + pieces * 20 * MIB == sum(place.truth(dev).values())
+    for program in programs:
+        program.go().end()

@@ -210,6 +210,90 @@ static void other_device(int argc, char **argv)
 	SAME(client_charged(1), PIECE);
 }
 
+enum { SEGMENT = 20 << 20, SEGMENTS_MAX = 64 };
+
+/* The calls by which an allocator grows one range of addresses segment by segment. */
+static struct {
+	__typeof__(&cuMemCreate) create;
+	__typeof__(&cuMemRelease) release;
+	__typeof__(&cuMemAddressReserve) reserve;
+	__typeof__(&cuMemMap) map;
+	__typeof__(&cuMemUnmap) unmap;
+	__typeof__(&cuMemSetAccess) set_access;
+} vmm;
+
+static void *find(const char *name)
+{
+	void *p = NULL;
+
+	OK(cuGetProcAddress_v2(name, &p, 13000, 0, NULL));
+	CHECK(p);
+	return p;
+}
+
+/* Maps one segment more; the handle is released at once, as allocators do. */
+static CUresult grow(CUdeviceptr at, int dev)
+{
+	CUmemAllocationProp prop = on_device;
+	CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUmemGenericAllocationHandle handle;
+	CUresult res;
+
+	prop.location.id = dev;
+	res = vmm.create(&handle, SEGMENT, &prop, 0);
+	if (res != CUDA_SUCCESS)
+		return res;
+	OK(vmm.map(at, SEGMENT, 0, handle, 0));
+	OK(vmm.set_access(at, SEGMENT, &access, 1));
+	return vmm.release(handle);
+}
+
+/*
+ * segments: a range on each of two devices grows until both are full, shrinks and grows again; every
+ * call is the one that a runtime of CUDA 13 gets. Says how many segments each device gave.
+ */
+static void segments(int argc, char **argv)
+{
+	CUdeviceptr base[2];
+	CUcontext ctx;
+	int held[2] = { 0, 0 };
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	*(void **)&vmm.create = find("cuMemCreate");
+	*(void **)&vmm.release = find("cuMemRelease");
+	*(void **)&vmm.reserve = find("cuMemAddressReserve");
+	*(void **)&vmm.map = find("cuMemMap");
+	*(void **)&vmm.unmap = find("cuMemUnmap");
+	*(void **)&vmm.set_access = find("cuMemSetAccess");
+	for (int dev = 0; dev < 2; dev++) {
+		OK(cuDevicePrimaryCtxRetain(&ctx, dev));
+		OK(cuCtxSetCurrent(ctx));
+		OK(vmm.reserve(&base[dev], (uint64_t)SEGMENTS_MAX * SEGMENT, 0, 0, 0));
+	}
+	client_pause("ready");
+	for (int round = 0; round < 3; round++) {
+		for (int dev = 0; dev < 2; dev++) {
+			CUresult res;
+
+			while ((res = grow(base[dev] + (uint64_t)held[dev] * SEGMENT, dev)) ==
+			       CUDA_SUCCESS)
+				CHECK(++held[dev] < SEGMENTS_MAX);
+			IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+		}
+		for (int dev = 0; dev < 2 && round < 2; dev++)
+			while (held[dev] > 1)
+				OK(vmm.unmap(base[dev] + (uint64_t)--held[dev] * SEGMENT, SEGMENT));
+	}
+	client_say("device0", (uint64_t)held[0]);
+	client_say("device1", (uint64_t)held[1]);
+	client_pause("full");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
@@ -220,6 +304,7 @@ int main(int argc, char **argv)
 		{ "survives", survives },
 		{ "imported", imported },
 		{ "other-device", other_device },
+		{ "segments", segments },
 		{ 0 },
 	};
 

@@ -54,6 +54,9 @@ static nvmlReturn_t get_uuid(nvmlDevice_t dev, char *out, unsigned int bytes)
 {
 	uintptr_t number = (uintptr_t)dev;
 
+	/* Room for the longest name there is, whatever this one is. Field fault 124. */
+	if (bytes < NVML_DEVICE_UUID_V2_BUFFER_SIZE)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
 	snprintf(out, bytes, "%s-%08x-0000-0000-0000-000000000000", number > 15 ? "MIG" : "GPU",
 		 (unsigned)number);
 	return NVML_SUCCESS;

@@ -29,18 +29,24 @@ static int find_uuid(const char *text, size_t len)
 	return found;
 }
 
+/* Of a divided card its first slice. */
+static int usable(int i)
+{
+	return i >= 0 && machine_device(i)->slices ? machine_slice(i, 1) : i;
+}
+
 static int find_device(const char *text, size_t len)
 {
 	char *end;
 	long value;
 
-	if (len > 4 && strncasecmp(text, "GPU-", 4) == 0)
-		return find_uuid(text, len);
+	if (len > 4 && (!strncasecmp(text, "GPU-", 4) || !strncasecmp(text, "MIG-", 4)))
+		return usable(find_uuid(text, len));
 	errno = 0;
 	value = strtol(text, &end, 10);
-	if (end != text + len || end == text || errno || value < 0 || value >= machine_count())
+	if (end != text + len || end == text || errno || value < 0 || value >= machine_cards())
 		return -1;
-	return (int)value;
+	return usable((int)value);
 }
 
 static bool is_listed(int index)
@@ -77,6 +83,17 @@ static void enumerate(const char *list)
 	}
 }
 
+/* Where there is a slice among them, the first one is all that a process has. */
+static void keep_one_slice(void)
+{
+	for (int i = 0; i < devices.count; i++) {
+		if (!machine_device(devices.index[i])->slice)
+			continue;
+		devices.index[0] = devices.index[i];
+		devices.count = 1;
+	}
+}
+
 CUresult cuda_device_enumerate(void)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -84,10 +101,11 @@ CUresult cuda_device_enumerate(void)
 	if (list) {
 		enumerate(list);
 	} else {
-		devices.count = machine_count();
+		devices.count = machine_cards();
 		for (int i = 0; i < devices.count; i++)
-			devices.index[i] = i;
+			devices.index[i] = usable(i);
 	}
+	keep_one_slice();
 	return devices.count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
@@ -159,24 +177,27 @@ CUresult cuDeviceGetName(char *out_name, int len, CUdevice dev)
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
-static CUresult get_uuid(enum cuda_id id, CUuuid *out_uuid, CUdevice dev)
+/* The first form knows no slices: it names the card. */
+CUresult cuDeviceGetUuid(CUuuid *out_uuid, CUdevice dev)
 {
-	CUresult res = begin(id, dev, out_uuid);
+	CUresult res = begin(CUDA_ID_cuDeviceGetUuid, dev, out_uuid);
+	const struct machine_device *card;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	card = machine_device((int)cuda_device_get(dev)->card);
+	memcpy(out_uuid->bytes, card->uuid_bytes, sizeof(out_uuid->bytes));
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *out_uuid, CUdevice dev)
+{
+	CUresult res = begin(CUDA_ID_cuDeviceGetUuid_v2, dev, out_uuid);
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	memcpy(out_uuid->bytes, cuda_device_get(dev)->uuid_bytes, sizeof(out_uuid->bytes));
 	return cuda_call_end(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceGetUuid(CUuuid *out_uuid, CUdevice dev)
-{
-	return get_uuid(CUDA_ID_cuDeviceGetUuid, out_uuid, dev);
-}
-
-CUresult cuDeviceGetUuid_v2(CUuuid *out_uuid, CUdevice dev)
-{
-	return get_uuid(CUDA_ID_cuDeviceGetUuid_v2, out_uuid, dev);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *out_bytes, CUdevice dev)

@@ -215,7 +215,8 @@ static bool is_usable(const struct machine_file *file)
 {
 	return atomic_load_explicit(&file->magic, memory_order_acquire) == MACHINE_MAGIC &&
 	       file->layout == MACHINE_LAYOUT && file->size_bytes == sizeof(*file) &&
-	       file->config.count >= 1 && file->config.count <= MACHINE_DEVICES;
+	       file->config.count >= 1 && file->config.count <= file->config.devices &&
+	       file->config.devices <= MACHINE_DEVICES;
 }
 
 /* The setup byte is held. A kill on the way leaves magic 0: the next one starts again. */
@@ -455,9 +456,23 @@ int machine_open(void)
 	return err;
 }
 
-int machine_count(void)
+int machine_cards(void)
 {
 	return machine_self()->file ? (int)known.config.count : 0;
+}
+
+int machine_count(void)
+{
+	return machine_self()->file ? (int)known.config.devices : 0;
+}
+
+int machine_slice(int i, unsigned slice)
+{
+	for (int k = machine_cards(); k < machine_count(); k++)
+		if (known.config.device[k].card == (unsigned)i &&
+		    known.config.device[k].slice == slice)
+			return k;
+	return -1;
 }
 
 int machine_cuda_version(void)

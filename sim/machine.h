@@ -37,6 +37,9 @@ struct machine_device {
 	unsigned sms;
 	unsigned cc_major, cc_minor;
 	unsigned clock_mhz, memory_clock_mhz;
+	unsigned slices; /* of a card: MIG slices it is divided into; they alone are for use then */
+	unsigned card;   /* of a slice: the index of its card; else its own */
+	unsigned slice;  /* of a slice: its place on the card, from 1; else 0 */
 };
 
 struct machine_process {
@@ -45,6 +48,7 @@ struct machine_process {
 	uint32_t sm_util_pct;  /* share of the last second in which its kernels ran, 0..100 */
 	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
 	bool has_context;      /* it has made a CUDA context: NVML lists only those */
+	unsigned slice;        /* where it is on a divided card; else 0 */
 };
 
 /* Opens (and, first of all, creates) the machine. Idempotent, thread safe, and right in a fork
@@ -52,8 +56,14 @@ struct machine_process {
  * configuration that cannot be understood. */
 int machine_open(void);
 
-/* Number of devices; 0 before machine_open() and in a fork child before its own. */
+/* Number of cards; 0 before machine_open() and in a fork child before its own. */
+int machine_cards(void);
+
+/* Number of devices: the cards, and behind them the slices of those that are divided, in order. */
 int machine_count(void);
+
+/* The slice of card i that has this place, from 1; -1 where there is none. */
+int machine_slice(int i, unsigned slice);
 
 /* What cuDriverGetVersion reports: 13000 is CUDA 13.0. */
 int machine_cuda_version(void);

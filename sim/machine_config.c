@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 4096 };
+enum { TEXT_BYTES = 4096, SLICES_MAX = 7 };
 
 /* A value as written, not zero-terminated. */
 struct text {
@@ -175,9 +175,9 @@ static void write_uuid(struct machine_device *device)
 	const unsigned char *b = device->uuid_bytes;
 
 	(void)snprintf(device->uuid, sizeof(device->uuid),
-		       "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		       b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
-		       b[12], b[13], b[14], b[15]);
+		       "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		       device->slice ? "MIG" : "GPU", b[0], b[1], b[2], b[3], b[4], b[5], b[6],
+		       b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 static int hex_digit(char c)
@@ -241,6 +241,11 @@ static void seed_device(struct machine_device *device, unsigned i, struct text s
 		       (unsigned long long)(seeded(seed, 3 * i + 2) % UINT64_C(10000000000000)));
 }
 
+static int set_mig(struct machine_config *config, unsigned i, struct text value)
+{
+	return parse_number(value, 0, SLICES_MAX, &config->device[i].slices);
+}
+
 static int set_seed(struct machine_config *config, unsigned i, struct text value)
 {
 	(void)i;
@@ -267,6 +272,7 @@ static const struct key keys[] = {
 	{ "clock", set_clock, false, "a frequency in MHz from 1 to 100000" },
 	{ "memclock", set_memory_clock, false, "a frequency in MHz from 1 to 100000" },
 	{ "name", set_name, false, "up to 95 printable characters without ',' and '/'" },
+	{ "mig", set_mig, false, "a number of MIG slices from 1 to 7, or 0" },
 	{ "cc", set_cc, false, "a compute capability such as 9.0" },
 	{ "uuid", set_uuid, false, "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hex digits" },
 };
@@ -362,6 +368,7 @@ static void set_defaults(struct machine_config *config)
 
 		(void)snprintf(device->name, sizeof(device->name), "Ration Software GPU");
 		seed_device(device, i, (struct text){ "ration", 6 });
+		device->card = i;
 		device->pci_bus = i + 1;
 		(void)snprintf(device->pci_bus_id, sizeof(device->pci_bus_id), "%08X:%02X:%02X.0",
 			       device->pci_domain, device->pci_bus, device->pci_device);
@@ -375,9 +382,51 @@ static void set_defaults(struct machine_config *config)
 	}
 }
 
+/* The name of a slice has its sevenths of the card's compute and its memory. */
+static void make_slice(const struct machine_device *card, unsigned place,
+		       struct machine_device *out)
+{
+	unsigned slices = card->slices;
+	char kind[32];
+	size_t len;
+
+	*out = *card;
+	out->slices = 0;
+	out->slice = place;
+	out->memory_bytes = card->memory_bytes / slices / MIB * MIB;
+	out->reserved_bytes = card->reserved_bytes / slices / MIB * MIB;
+	out->sms = card->sms / slices ? card->sms / slices : 1;
+	(void)snprintf(kind, sizeof(kind), " MIG %ug.%llugb", SLICES_MAX / slices,
+		       (unsigned long long)((out->memory_bytes + GIB - 1) / GIB));
+	/* The card's name is cut where both do not fit. */
+	len = strnlen(out->name, sizeof(out->name) - strlen(kind) - 1);
+	memcpy(out->name + len, kind, strlen(kind) + 1);
+	out->uuid_bytes[0] = (unsigned char)(card->uuid_bytes[0] ^ 0xa0);
+	out->uuid_bytes[15] = (unsigned char)(card->uuid_bytes[15] + place);
+	write_uuid(out);
+}
+
+/* Behind the cards stand the slices of those that are divided. Too many: -EINVAL and a line. */
+static int make_slices(struct machine_config *config)
+{
+	config->devices = config->count;
+	for (unsigned i = 0; i < config->count; i++) {
+		for (unsigned place = 1; place <= config->device[i].slices; place++) {
+			if (config->devices == MACHINE_DEVICES) {
+				fprintf(stderr,
+					"ration-sim: RATION_SIM: mig: more than %d cards and slices\n",
+					MACHINE_DEVICES);
+				return -EINVAL;
+			}
+			make_slice(&config->device[i], place, &config->device[config->devices++]);
+		}
+	}
+	return 0;
+}
+
 static bool has_two_alike(const struct machine_config *config)
 {
-	for (unsigned i = 0; i < config->count; i++) {
+	for (unsigned i = 0; i < config->devices; i++) {
 		for (unsigned k = 0; k < i; k++) {
 			if (memcmp(config->device[i].uuid_bytes, config->device[k].uuid_bytes, 16))
 				continue;
@@ -413,5 +462,5 @@ int machine_config_read(struct machine_config *out_config)
 				return -EINVAL;
 		}
 	}
-	return has_two_alike(out_config) ? -EINVAL : 0;
+	return make_slices(out_config) || has_two_alike(out_config) ? -EINVAL : 0;
 }

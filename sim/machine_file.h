@@ -75,7 +75,8 @@ struct machine_slot {
 
 /* Constant while any process lives. */
 struct machine_config {
-	uint32_t count;
+	uint32_t count;   /* cards */
+	uint32_t devices; /* cards and slices */
 	uint32_t cuda_version;
 	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
 	uint32_t has_bare_rows; /* NVML lists processes without what they hold */

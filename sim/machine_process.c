@@ -43,7 +43,7 @@ static void clear_share(int slot, int i)
 void machine_process_clear(int slot)
 {
 	struct machine_file *file = machine_self()->file;
-	uint32_t count = file->config.count;
+	uint32_t count = file->config.devices;
 
 	if (!atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire))
 		return;
@@ -143,6 +143,7 @@ static bool read_process(int slot, int i, struct machine_process *out)
 	managed_bytes = atomic_load_explicit(&from->share[i].managed_bytes, memory_order_relaxed);
 	out->used_bytes = atomic_load_explicit(&from->share[i].used_bytes, memory_order_relaxed);
 	out->used_bytes -= managed_bytes < out->used_bytes ? managed_bytes : out->used_bytes;
+	out->slice = machine_device(i)->slice;
 	out->has_context = atomic_load(&from->contexts) >> i & 1;
 	if (!pid || (!out->used_bytes && !out->has_context))
 		return false;

@@ -14,7 +14,7 @@ static struct nvmlDevice_st handles[MACHINE_DEVICES];
 
 enum { CORES_PER_SM = 128, UUID_ASCII = 1, UUID_BINARY = 2 };
 
-nvmlReturn_t nvml_device_find(nvmlDevice_t dev, int *out_index)
+nvmlReturn_t nvml_device_find_any(nvmlDevice_t dev, int *out_index)
 {
 	uintptr_t at = (uintptr_t)dev, base = (uintptr_t)handles;
 	nvmlReturn_t res = nvml_ready();
@@ -27,6 +27,28 @@ nvmlReturn_t nvml_device_find(nvmlDevice_t dev, int *out_index)
 	return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvml_device_find(nvmlDevice_t dev, int *out_index)
+{
+	int i;
+	nvmlReturn_t res = nvml_device_find_any(dev, &i);
+
+	if (res)
+		return res;
+	if (machine_device(i)->slice)
+		return NVML_ERROR_NOT_SUPPORTED;
+	*out_index = i;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvml_device_ask_any(nvmlDevice_t dev, const void *out, int *out_index)
+{
+	nvmlReturn_t res = nvml_device_find_any(dev, out_index);
+
+	if (res)
+		return res;
+	return out ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
 nvmlReturn_t nvml_device_ask(nvmlDevice_t dev, const void *out, int *out_index)
 {
 	nvmlReturn_t res = nvml_device_find(dev, out_index);
@@ -34,6 +56,11 @@ nvmlReturn_t nvml_device_ask(nvmlDevice_t dev, const void *out, int *out_index)
 	if (res)
 		return res;
 	return out ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlDevice_t nvml_device_handle(int i)
+{
+	return &handles[i];
 }
 
 nvmlReturn_t nvml_device_answer(nvmlDevice_t dev, unsigned int *out, unsigned int value)
@@ -66,7 +93,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *out_count)
 		return res;
 	if (!out_count)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	*out_count = (unsigned)machine_count();
+	*out_count = (unsigned)machine_cards();
 	return NVML_SUCCESS;
 }
 
@@ -81,7 +108,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *out
 
 	if (res)
 		return res;
-	if (!out_dev || index >= (unsigned)machine_count())
+	if (!out_dev || index >= (unsigned)machine_cards())
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*out_dev = &handles[index];
 	return NVML_SUCCESS;
@@ -92,9 +119,27 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *out_de
 	return nvmlDeviceGetHandleByIndex_v2(index, out_dev);
 }
 
+typedef bool is_device(nvmlDevice_t dev, const void *key);
+
+static bool find_slice(nvmlDevice_t card, is_device *is_it, const void *key, nvmlDevice_t *out_dev)
+{
+	unsigned int most = 0;
+
+	if (nvmlDeviceGetMaxMigDeviceCount(card, &most))
+		return false;
+	for (unsigned int index = 0; index < most; index++) {
+		nvmlDevice_t mig;
+
+		if (nvmlDeviceGetMigDeviceHandleByIndex(card, index, &mig) || !is_it(mig, key))
+			continue;
+		*out_dev = mig;
+		return true;
+	}
+	return false;
+}
+
 /* Finds a device by what `is_it` compares with `key`; goes through the exported functions. */
-static nvmlReturn_t find_by(bool (*is_it)(nvmlDevice_t dev, const void *key), const void *key,
-			    nvmlDevice_t *out_dev)
+static nvmlReturn_t find_by(is_device *is_it, const void *key, nvmlDevice_t *out_dev)
 {
 	unsigned int count = 0;
 	nvmlReturn_t res = nvmlDeviceGetCount_v2(&count);
@@ -106,9 +151,12 @@ static nvmlReturn_t find_by(bool (*is_it)(nvmlDevice_t dev, const void *key), co
 	for (unsigned int index = 0; index < count; index++) {
 		nvmlDevice_t dev;
 
-		if (nvmlDeviceGetHandleByIndex_v2(index, &dev) || !is_it(dev, key))
+		if (nvmlDeviceGetHandleByIndex_v2(index, &dev))
 			continue;
-		*out_dev = dev;
+		if (is_it(dev, key))
+			*out_dev = dev;
+		else if (!find_slice(dev, is_it, key, out_dev))
+			continue;
 		return NVML_SUCCESS;
 	}
 	return NVML_ERROR_NOT_FOUND;
@@ -125,7 +173,7 @@ static bool has_uuid_bytes(nvmlDevice_t dev, const void *key)
 {
 	int i;
 
-	return !nvml_device_find(dev, &i) && !memcmp(machine_device(i)->uuid_bytes, key, 16);
+	return !nvml_device_find_any(dev, &i) && !memcmp(machine_device(i)->uuid_bytes, key, 16);
 }
 
 static bool has_serial(nvmlDevice_t dev, const void *key)
@@ -205,9 +253,15 @@ static nvmlReturn_t answer_index(nvmlDevice_t dev, unsigned int *out)
 	return res;
 }
 
+/* Of a slice its place on the card. */
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t dev, unsigned int *out_index)
 {
-	return answer_index(dev, out_index);
+	int i;
+	nvmlReturn_t res = nvml_device_ask_any(dev, out_index, &i);
+
+	if (!res)
+		*out_index = machine_device(i)->slice ? machine_device(i)->slice - 1 : (unsigned)i;
+	return res;
 }
 
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t dev, unsigned int *out_minor_number)
@@ -233,7 +287,7 @@ nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t dev, unsigned int *out_board_id)
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t dev, char *out_name, unsigned int len)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_name, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, out_name, &i);
 
 	return res ? res : nvml_device_write(machine_device(i)->name, out_name, len);
 }
@@ -241,7 +295,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t dev, char *out_name, unsigned int le
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t dev, char *out_uuid, unsigned int len)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_uuid, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, out_uuid, &i);
 
 	return res ? res : nvml_device_write(machine_device(i)->uuid, out_uuid, len);
 }
@@ -324,14 +378,4 @@ nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t dev, unsigned int *out_num_co
 nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t dev, unsigned int *out_is_multi)
 {
 	return nvml_device_answer(dev, out_is_multi, 0);
-}
-
-nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t dev, unsigned int *out_is_mig_device)
-{
-	return nvml_device_answer(dev, out_is_mig_device, 0);
-}
-
-nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t dev, unsigned int *inout_count)
-{
-	return nvml_device_answer(dev, inout_count, 0);
 }

@@ -1,11 +1,21 @@
 /* Memory of a device: one story with the machine's. */
 #include "nvml_device.h"
 
+/* A divided card has in use what its slices have. */
+static uint64_t used_bytes(int i)
+{
+	uint64_t bytes = machine_used(i);
+
+	for (unsigned slice = 1; slice <= machine_device(i)->slices; slice++)
+		bytes += machine_used(machine_slice(i, slice));
+	return bytes;
+}
+
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
 {
 	const struct machine_device *device;
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_memory, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, out_memory, &i);
 
 	if (res)
 		return res;
@@ -14,7 +24,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_m
 	device = machine_device(i);
 	out_memory->total = device->memory_bytes + device->reserved_bytes;
 	out_memory->reserved = device->reserved_bytes;
-	out_memory->used = machine_used(i);
+	out_memory->used = used_bytes(i);
 	out_memory->free = device->memory_bytes - out_memory->used;
 	return NVML_SUCCESS;
 }
@@ -40,7 +50,7 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out
 {
 	uint64_t bytes = 1;
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_bar1, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, out_bar1, &i);
 
 	if (res)
 		return res;

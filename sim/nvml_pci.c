@@ -194,7 +194,7 @@ static nvmlReturn_t write_devices(int except, bool is_any, unsigned int *inout_c
 {
 	unsigned int found = 0;
 
-	for (int k = 0; k < machine_count(); k++) {
+	for (int k = 0; k < machine_cards(); k++) {
 		if (k == except || !is_any)
 			continue;
 		if (found < *inout_count &&

@@ -12,6 +12,19 @@ enum {
 	SPARE = 512,
 };
 
+/* Those of a card, or of all its slices one after the other: how many there are. */
+static int read_processes(int i, struct machine_process *out, int max)
+{
+	int count = machine_processes(i, out, max);
+
+	for (unsigned slice = 1; slice <= machine_device(i)->slices; slice++) {
+		int have = count < max ? count : max;
+
+		count += machine_processes(machine_slice(i, slice), out + have, max - have);
+	}
+	return count;
+}
+
 int nvml_process_list(int i, struct machine_process **out_list)
 {
 	struct machine_process *list = NULL, *more;
@@ -25,7 +38,7 @@ int nvml_process_list(int i, struct machine_process **out_list)
 			return -1;
 		}
 		list = more;
-		count = machine_processes(i, list, room);
+		count = read_processes(i, list, room);
 	} while (count > room);
 	for (int k = 0; k < count; k++) {
 		if (list[k].has_context && list[k].pid)
@@ -46,14 +59,25 @@ static void write_v1(void *array, int k, const struct machine_process *process)
 	entry->usedGpuMemory = process->used_bytes;
 }
 
+/* A slice is one GPU instance, numbered as the slice is, with one compute instance. */
+static unsigned int gpu_instance(const struct machine_process *process)
+{
+	return process->slice ? process->slice : NVML_GPU_INSTANCE_ID_ANY;
+}
+
+static unsigned int compute_instance(const struct machine_process *process)
+{
+	return process->slice ? 0 : NVML_COMPUTE_INSTANCE_ID_ANY;
+}
+
 static void write_v2(void *array, int k, const struct machine_process *process)
 {
 	nvmlProcessInfo_v2_t *entry = (nvmlProcessInfo_v2_t *)array + k;
 
 	entry->pid = process->pid;
 	entry->usedGpuMemory = process->used_bytes;
-	entry->gpuInstanceId = NVML_GPU_INSTANCE_ID_ANY;
-	entry->computeInstanceId = NVML_COMPUTE_INSTANCE_ID_ANY;
+	entry->gpuInstanceId = gpu_instance(process);
+	entry->computeInstanceId = compute_instance(process);
 }
 
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "layout of the first form");
@@ -66,8 +90,8 @@ static void write_detail(void *array, int k, const struct machine_process *proce
 
 	entry->pid = process->pid;
 	entry->usedGpuMemory = process->used_bytes;
-	entry->gpuInstanceId = NVML_GPU_INSTANCE_ID_ANY;
-	entry->computeInstanceId = NVML_COMPUTE_INSTANCE_ID_ANY;
+	entry->gpuInstanceId = gpu_instance(process);
+	entry->computeInstanceId = compute_instance(process);
 	entry->usedGpuCcProtectedMemory = 0;
 }
 
@@ -77,7 +101,7 @@ static nvmlReturn_t list_compute(nvmlDevice_t dev, unsigned int *inout_count, vo
 {
 	struct machine_process *list;
 	int i, count;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, inout_count, &i);
 
 	if (res)
 		return res;
@@ -100,7 +124,7 @@ static nvmlReturn_t list_compute(nvmlDevice_t dev, unsigned int *inout_count, vo
 static nvmlReturn_t list_none(nvmlDevice_t dev, unsigned int *inout_count, const void *out_infos)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, inout_count, &i);
 
 	if (res)
 		return res;
@@ -168,7 +192,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t dev,
 						   nvmlProcessDetailList_t *inout_list)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_list, &i);
+	nvmlReturn_t res = nvml_device_ask_any(dev, inout_list, &i);
 
 	if (res)
 		return res;
@@ -230,13 +254,23 @@ static nvmlReturn_t sample(int i, unsigned int *inout_count, void *out_array, ui
 	return written ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
+/* As nvml_device_ask(); how busy they are is not said of cards that are divided. */
+static nvmlReturn_t ask_whole(nvmlDevice_t dev, const void *out, int *out_index)
+{
+	nvmlReturn_t res = nvml_device_ask(dev, out, out_index);
+
+	if (res)
+		return res;
+	return machine_device(*out_index)->slices ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t dev,
 					     nvmlProcessUtilizationSample_t *out_utilization,
 					     unsigned int *inout_count,
 					     unsigned long long last_seen_time_stamp)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
+	nvmlReturn_t res = ask_whole(dev, inout_count, &i);
 
 	return res ? res :
 		     sample(i, inout_count, out_utilization, last_seen_time_stamp, write_sample);
@@ -246,7 +280,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t dev,
 						   nvmlProcessesUtilizationInfo_t *inout_infos)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, inout_infos, &i);
+	nvmlReturn_t res = ask_whole(dev, inout_infos, &i);
 
 	if (res)
 		return res;
@@ -259,7 +293,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t dev,
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t dev, nvmlUtilization_t *out_utilization)
 {
 	int i;
-	nvmlReturn_t res = nvml_device_ask(dev, out_utilization, &i);
+	nvmlReturn_t res = ask_whole(dev, out_utilization, &i);
 
 	if (res)
 		return res;

@@ -14,6 +14,11 @@ static inline uint64_t bytes_beyond(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+static inline uint64_t bytes_sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 /* The next multiple of `unit`; UINT64_MAX when there is none. */
 static inline uint64_t bytes_round_up(uint64_t bytes, uint64_t unit)
 {

@@ -96,24 +96,58 @@ static uint64_t total_of(const struct region *region, int d, bool is_region_whol
 	return physical ? bytes_least(limit, physical) : limit;
 }
 
+/* Adds the region's device behind the handle. False when there is none, or it has no limit. */
+static bool add_share(nvmlDevice_t dev, const struct region *region, bool is_region_whole,
+		      struct nvml_share *inout)
+{
+	int d = device_of(dev, region, is_region_whole);
+	uint64_t limit;
+
+	if (d < 0)
+		return false;
+	limit = init_is_member() ? quota_limit((struct dev){ d }) : viewer_limit(region, d);
+	inout->devs |= UINT32_C(1) << d;
+	inout->total_bytes = bytes_sum(inout->total_bytes,
+				       total_of(region, d, is_region_whole, limit));
+	return limit > 0;
+}
+
+/* Adds the slices of a card. False when it has none, or one without a limit. */
+static bool add_slices(nvmlDevice_t card, const struct region *region, bool is_region_whole,
+		       struct nvml_share *inout)
+{
+	unsigned most = 0;
+
+	if (!real.nvmlDeviceGetMaxMigDeviceCount || !real.nvmlDeviceGetMigDeviceHandleByIndex ||
+	    real.nvmlDeviceGetMaxMigDeviceCount(card, &most) != NVML_SUCCESS)
+		return false;
+	for (unsigned i = 0; i < most; i++) {
+		nvmlDevice_t slice;
+
+		if (real.nvmlDeviceGetMigDeviceHandleByIndex(card, i, &slice) == NVML_SUCCESS &&
+		    !add_share(slice, region, is_region_whole, inout))
+			return false;
+	}
+	return inout->devs != 0;
+}
+
 bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out)
 {
 	enum init_state state = init_view();
+	struct nvml_share share = { 0 };
 	struct region *region;
 	bool is_region_whole;
-	uint64_t limit;
-	int d;
 
 	if (state != INIT_VIEW && state != INIT_MEMBER)
 		return false;
 	region = init_region();
 	is_region_whole = is_whole(region);
-	d = device_of(dev, region, is_region_whole);
-	if (d < 0)
+	/* A card that is divided is not in the region: its slices are. */
+	if (!add_share(dev, region, is_region_whole, &share) &&
+	    (share.devs || !add_slices(dev, region, is_region_whole, &share)))
 		return false;
-	limit = state == INIT_MEMBER ? quota_limit((struct dev){ d }) : viewer_limit(region, d);
-	*out = (struct nvml_share){ d, total_of(region, d, is_region_whole, limit) };
-	return limit > 0;
+	*out = share;
+	return true;
 }
 
 /* What a process that only looks sees as used, dead processes' bytes taken off. */
@@ -130,14 +164,22 @@ static uint64_t viewer_used(struct region *region, int d)
 	return __atomic_load_n(total, __ATOMIC_RELAXED);
 }
 
-uint64_t nvml_share_used_bytes(const struct nvml_share *share)
+static uint64_t member_used(struct dev dev)
 {
-	struct dev dev = { share->dev };
-
-	if (!init_is_member())
-		return viewer_used(init_region(), share->dev);
 	quota_settle(dev);
 	return quota_used(dev);
+}
+
+uint64_t nvml_share_used_bytes(const struct nvml_share *share)
+{
+	bool is_member = init_is_member();
+	uint64_t bytes = 0;
+
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (share->devs >> d & 1)
+			bytes = bytes_sum(bytes, is_member ? member_used((struct dev){ d }) :
+							     viewer_used(init_region(), d));
+	return bytes;
 }
 
 /* Whether the owner of slot i lives. Without a descriptor its pid alone has to tell. */
@@ -164,7 +206,7 @@ static unsigned pid_of(const struct ration_slot *s, uint64_t namespace)
 }
 
 /* Fills *out from slot i. False when it is nobody's, or nobody's that can be named here. */
-static bool read_member(const struct region *r, int dev, unsigned i, uint64_t namespace,
+static bool read_member(const struct region *r, uint32_t devs, unsigned i, uint64_t namespace,
 			struct nvml_member *out)
 {
 	const struct ration_slot *s = &r->own->slots[i];
@@ -172,12 +214,17 @@ static bool read_member(const struct region *r, int dev, unsigned i, uint64_t na
 
 	out->pid = pid_of(s, namespace);
 	out->driver_pid = host_pid > 0 ? (unsigned)host_pid : out->pid;
-	out->used_bytes = __atomic_load_n(&s->used_bytes[dev], __ATOMIC_RELAXED);
+	out->used_bytes = 0;
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (devs >> d & 1)
+			out->used_bytes = bytes_sum(out->used_bytes,
+						    __atomic_load_n(&s->used_bytes[d],
+								    __ATOMIC_RELAXED));
 	return out->pid != 0;
 }
 
 /* The region is whole: its living members. */
-static int read_members(const struct region *r, int dev, struct nvml_member *list)
+static int read_members(const struct region *r, uint32_t devs, struct nvml_member *list)
 {
 	uint64_t namespace = pid_namespace();
 	int fd = region_reopen(r), count = 0;
@@ -185,7 +232,7 @@ static int read_members(const struct region *r, int dev, struct nvml_member *lis
 	/* By the hints: proc_num is in reach of others and must hide nobody. */
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
 		if (__atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED) && lives(r, fd, i) &&
-		    read_member(r, dev, i, namespace, &list[count]))
+		    read_member(r, devs, i, namespace, &list[count]))
 			count++;
 	if (fd >= 0)
 		close(fd);
@@ -202,7 +249,7 @@ int nvml_share_members(const struct nvml_share *share, struct nvml_member **out)
 		return -ENOMEM;
 	held = sys_cancel_hold();
 	if (region_check(r, HAMI_SLOTS - 1) == 0)
-		count = read_members(r, share->dev, list);
+		count = read_members(r, share->devs, list);
 	sys_cancel_release(held);
 	*out = list;
 	return count;

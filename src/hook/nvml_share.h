@@ -21,13 +21,16 @@ nvmlReturn_t nvml_share_missing(void);
  */
 bool nvml_share_is_inner(const void *return_address);
 
-/* A device on which a limit is in force. */
+/*
+ * A device on which a limit is in force; or a card that is divided into slices, each with a limit: then
+ * what is said of it is the sum over them.
+ */
 struct nvml_share {
-	int dev;              /* index in the region's table */
+	uint32_t devs;        /* one bit per index in the region's table */
 	uint64_t total_bytes; /* the limit, but no more than CUDA's total where that is known */
 };
 
-/* False when the device is not the tenant's, or has no limit. */
+/* False when the device is not the tenant's, or it or a slice of it has no limit. */
 bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out_share);
 
 /* What the tenant's living processes hold of the device. */

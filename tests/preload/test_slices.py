@@ -1,9 +1,7 @@
 """MIG: a slice is a device of its own, with a limit, figures and processes of its own."""
-import json
-
 import pytest
 
-from conftest import BUILD, CONTEXT, MIB
+from conftest import CONTEXT, MIB
 
 # What the software GPU makes of these names.
 CARD = "GPU-00000001-1111-2222-3333-444444444444"
@@ -79,10 +77,27 @@ def test_tenants_on_slices_of_one_card(card):
         assert found["row"] == {SLICES[i]: [[program.pid, CONTEXT + 100 * MIB, i + 1, 0]]}
         assert found["slice"][SLICES[i]][0][1] == CONTEXT + 100 * MIB
         assert found["slice"][SLICES[1 - i]][0][1] == 0
+        # The card's handle tells of what the tenant has of the slices, all of them together.
+        total, used = 2 * 256 * (i + 1) * MIB, CONTEXT + 100 * MIB
+        assert found["cardrow"] == {CARD: [[program.pid, used, i + 1, 0]]}
+        assert found["card"][CARD] == [[total, used, total - used]]
     plain = look(card, preload=())
     assert sorted(plain["row"]) == SLICES and len(plain["cardrow"][CARD]) == 2
     for program, _ in tenants:
         program.go().end()
+
+
+def test_a_card_with_a_slice_that_has_no_limit(card):
+    """Nothing is held there, so what NVML says of the card as a whole stays."""
+    spec = f"{SLICES[0]}:256m"
+    program, _, _ = hold(card, 100, RATION_MEM=spec)
+    foreign, _, _ = hold(card, 50, preload=(), CUDA_VISIBLE_DEVICES=SLICES[1])
+    found = look(card, RATION_MEM=spec)
+    assert found["card"] == look(card, preload=())["card"]
+    assert {row[0] for row in found["cardrow"][CARD]} == {program.pid, foreign.pid}
+    assert found["row"][SLICES[0]] == [[program.pid, CONTEXT + 100 * MIB, 1, 0]]
+    foreign.kill()
+    program.go().end()
 
 
 def test_a_slice_that_is_smaller_than_its_limit(card):

@@ -402,7 +402,7 @@ static void make_slice(const struct machine_device *card, unsigned place,
 	len = strnlen(out->name, sizeof(out->name) - strlen(kind) - 1);
 	memcpy(out->name + len, kind, strlen(kind) + 1);
 	out->uuid_bytes[0] = (unsigned char)(card->uuid_bytes[0] ^ 0xa0);
-	out->uuid_bytes[15] = (unsigned char)(card->uuid_bytes[15] + place);
+	out->uuid_bytes[3] = (unsigned char)(card->uuid_bytes[3] + place);
 	write_uuid(out);
 }
 

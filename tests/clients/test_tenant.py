@@ -126,3 +126,41 @@ while True:
         holder.kill()
         holder.wait()
         assert look() == [1024, 0]
+
+
+SLICES = """
+import json
+import pynvml as nvml
+nvml.nvmlInit()
+card = nvml.nvmlDeviceGetHandleByIndex(0)
+out = []
+for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(card)):
+    try:
+        dev = nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, index)
+    except nvml.NVMLError_NotFound:
+        continue
+    memory = nvml.nvmlDeviceGetMemoryInfo(dev)
+    out.append([nvml.nvmlDeviceGetUUID(dev), memory.total, memory.used, memory.free,
+                {p.pid: p.usedGpuMemory for p in nvml.nvmlDeviceGetComputeRunningProcesses(dev)}])
+print(json.dumps(out))
+"""
+
+
+def test_slices(machine):
+    """The same on a card that is divided by MIG: nvidia-ml-py, nvitop and `ration ps`."""
+    machine.configure("mem=4g,reserved=0,context=32m,mig=2,name=Sim")
+    first, second = [row[0] for row in json.loads(machine.python(SLICES))]
+    inside = machine.tenant("--mem", f"{first}:1200m,{second}:1g", "--name", "a")
+    inside.env["CUDA_VISIBLE_DEVICES"] = second
+    holder = inside.hold(200 * MIB)
+    used = 232 * MIB
+    seen = machine.ps()
+    assert [(d["uuid"], d["limit_bytes"], d["used_bytes"], d["free_bytes"]) for d in seen["devices"]] == [
+        (first, 1200 * MIB, 0, 1200 * MIB), (second, 1024 * MIB, used, 1024 * MIB - used)]
+    assert json.loads(inside.python(SLICES)) == [
+        [first, 1200 * MIB, 0, 1200 * MIB, {}],
+        [second, 1024 * MIB, used, 1024 * MIB - used, {str(holder.pid): used}]]
+    out = inside.run("nvitop", "-1")
+    for text in ("232.0MiB / 2224MiB", "0B /  1200MiB", "232.0MiB /  1024MiB"):
+        assert text in out
+    assert re.search(rf"0:1\s+{holder.pid} C\b.*232\.0MiB", out)

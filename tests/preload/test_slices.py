@@ -5,7 +5,7 @@ from conftest import CONTEXT, MIB
 
 # What the software GPU makes of these names.
 CARD = "GPU-00000001-1111-2222-3333-444444444444"
-SLICES = [f"MIG-a0000001-1111-2222-3333-44444444444{i}" for i in (5, 6)]
+SLICES = [f"MIG-a000000{i}-1111-2222-3333-444444444444" for i in (2, 3)]
 WHOLE = "GPU-00000009-1111-2222-3333-444444444444"
 SLICE_MIB = 1024
 ANY = 0xffffffff
@@ -33,7 +33,7 @@ def hold(place, mib, **settings):
 
 
 @pytest.mark.parametrize("visible,used", [
-    (None, 0), ("0", 0), (CARD, 0), (SLICES[0], 0), (SLICES[1], 1), ("MIG-a0000001-1111-2222-3333-444444444446", 1),
+    (None, 0), ("0", 0), (CARD, 0), (SLICES[0], 0), (SLICES[1], 1), ("MIG-a0000003", 1),
     (f"{SLICES[1]},{SLICES[0]}", 1), ("1,0", 0), (SLICES[1].lower().replace("mig", "MIG"), 1),
 ])
 def test_one_story(card, visible, used):

@@ -110,6 +110,31 @@ static void test_lists(void **state)
 	assert_string_equal(config.device[2].name, "C");
 }
 
+static void test_slices(void **state)
+{
+	(void)state;
+	assert_int_equal(read_config("count=3,mem=7g,sms=132,mig=0/2/7,name=Card"), 0);
+	assert_int_equal(config.count, 3);
+	assert_int_equal(config.devices, 3 + 2 + 7);
+	for (unsigned i = 0; i < config.devices; i++) {
+		const struct machine_device *d = &config.device[i];
+
+		assert_int_equal(d->card, i < 3 ? i : i < 5 ? 1 : 2);
+		assert_int_equal(d->slice, i < 3 ? 0 : i < 5 ? i - 2 : i - 4);
+		assert_int_equal(strncmp(d->uuid, i < 3 ? "GPU-" : "MIG-", 4), 0);
+		for (unsigned k = 0; k < i; k++)
+			assert_string_not_equal(d->uuid, config.device[k].uuid);
+	}
+	assert_string_equal(config.device[3].name, "Card MIG 3g.4gb");
+	assert_int_equal(config.device[3].memory_bytes, 3584 * MIB);
+	assert_int_equal(config.device[3].sms, 66);
+	assert_string_equal(config.device[11].name, "Card MIG 1g.1gb");
+	assert_int_equal(config.device[11].memory_bytes, GIB);
+	assert_int_equal(read_config("count=8,mig=7"), 0);
+	assert_int_equal(read_config("count=9,mig=7"), -EINVAL);
+	assert_int_equal(read_config("mig=8"), -EINVAL);
+}
+
 static void test_identities(void **state)
 {
 	struct machine_config first;
@@ -229,8 +254,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),        cmocka_unit_test(test_every_key),
 		cmocka_unit_test(test_driver_versions), cmocka_unit_test(test_pids),
-		cmocka_unit_test(test_lists),           cmocka_unit_test(test_identities),
-		cmocka_unit_test(test_bad_values),      cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_lists),           cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_identities),      cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

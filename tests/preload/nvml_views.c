@@ -290,15 +290,18 @@ static void busy(int argc, char **argv)
 	}
 }
 
-/* ordinals MIB: of each ordinal its UUID, and of it what the driver and NVML say. */
+/* ordinals MIB CARDS: of each ordinal its UUID, and of it what the driver and NVML say; NVML has CARDS. */
 static void ordinals(int argc, char **argv)
 {
-	uint64_t bytes = (argc ? strtoull(argv[0], NULL, 10) : 0) * MIB;
+	uint64_t bytes = strtoull(argv[0], NULL, 10) * MIB;
+	unsigned cards;
 	int count;
 
+	CHECK(argc == 2);
 	load_cuda();
 	OK(cuda.count(&count));
 	CHECK(nvmlInit_v2() == NVML_SUCCESS);
+	CHECK(nvmlDeviceGetCount_v2(&cards) == NVML_SUCCESS && cards == (unsigned)atoi(argv[1]));
 	for (int d = 0; d < count; d++) {
 		size_t total_bytes, info_free, info_total;
 		nvmlProcessInfo_t rows[ROOM];

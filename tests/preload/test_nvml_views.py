@@ -393,9 +393,12 @@ LIMITS = [256, 512, 768, 1024]
     (f"{UUIDS[3]},{UUIDS[0]}", [3, 0]), ("GPU-00000001", [1]), ("1,-1,2", [1]),
 ])
 def test_visible_devices(place, visible, order):
-    """cuDeviceTotalMem, cuMemGetInfo, NVML's memory and its list: one story for each device."""
+    """
+    cuDeviceTotalMem, cuMemGetInfo, NVML's memory and its list: one story for each device. NVML's own
+    count and indices follow no CUDA_VISIBLE_DEVICES.
+    """
     place.sim.update(count=4, mem="4g", uuid="/".join(UUIDS))
     spec = ",".join(f"{i}:{limit}m" for i, limit in enumerate(LIMITS))
-    out = place.run("nvml_views", "ordinals", 8, RATION_MEM=spec, CUDA_VISIBLE_DEVICES=visible).lines
+    out = place.run("nvml_views", "ordinals", 8, 4, RATION_MEM=spec, CUDA_VISIBLE_DEVICES=visible).lines
     assert out == [f"{UUIDS[i]} {LIMITS[i] * MIB} {CONTEXT + (8 + 2 * d) * MIB}"
                    for d, i in enumerate(order)]

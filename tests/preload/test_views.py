@@ -237,3 +237,25 @@ def test_more_devices_than_hami_s_layout_has(place):
     lines = place.run("views", "devices", RATION_MEM="0:256m,17:128m,512m").lines
     assert [line.split()[1] for line in lines] == ["256"] + ["512"] * 16 + ["128"]
     assert [line.split()[2] for line in lines] == ["3"] + ["7"] * 16 + ["1"]
+
+
+# field fault 102
+def test_32_devices(place):
+    """As many as a region has; of a list that names them all backwards, with more names than devices."""
+    place.sim.update(count=32, mem="1g")
+    spec = ",".join(f"{i}:{128 + 2 * i}m" for i in range(32))
+    order = list(range(31, -1, -1))
+    visible = ",".join(map(str, order + [99, 5]))
+    lines = place.run("views", "devices", RATION_MEM=spec, CUDA_VISIBLE_DEVICES=visible).lines
+    assert [int(line.split()[1]) for line in lines] == [128 + 2 * i for i in order]
+    # A context of 64 MiB is the first piece.
+    assert [int(line.split()[2]) for line in lines] == [(128 + 2 * i) // 64 - 1 for i in order]
+
+
+def test_more_devices_than_a_region_has(place):
+    """Those that a process sees have room; more of them are refused in words, and none goes unlimited."""
+    place.sim.update(count=40, mem="1g")
+    done = place.run("context", "untouched", status=1, err=None, RATION_MEM="256m")
+    assert "devices" in done.err.splitlines()[0] and "cuInit(0): " in done.err
+    lines = place.run("views", "devices", RATION_MEM="256m", CUDA_VISIBLE_DEVICES="39,38,3").lines
+    assert [line.split()[1:] for line in lines] == [["256", "3"]] * 3

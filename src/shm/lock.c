@@ -9,7 +9,7 @@
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)
 #define NAP_MAX_NS (2 * NSEC_PER_MSEC)
 
-/* The lock that this process gave up last, and when. Atomic; a torn pair costs a nap or saves one. */
+/* The lock that this process, or its parent, gave up last, and when. Atomic; a torn pair costs a nap. */
 static struct {
 	_Atomic int64_t at, dropped_ns;
 } last = { .at = -1 };

@@ -10,7 +10,10 @@
 /* Takes a write lock on [at, at + bytes) or says -EAGAIN at once. 0 or -errno. */
 int lock_try(int fd, int64_t at, int64_t bytes);
 
-/* As lock_try(), again and again until `wait_ns` have passed: then -ETIMEDOUT. */
+/*
+ * As lock_try(), again and again until `wait_ns` have passed: then -ETIMEDOUT. Who has just given the
+ * lock up lets those who wait look first.
+ */
 int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns);
 
 /* Gives [at, at + bytes) up. */

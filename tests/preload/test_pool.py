@@ -27,7 +27,7 @@ def test_a_pool_that_is_destroyed(place):
     program.go().end()
 
 
-# field fault 7: a free of what a pool gave was refused
+# field fault 6: a free of what a pool gave was refused
 def test_frees_of_either_kind(place):
     place.run("pool", "frees", RATION_MEM=LIMIT)
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import LIBRARY, PROGRAMS, is_root, needs
+from conftest import BUILD, LIBRARY, PROGRAMS, is_root, needs
 
 # Standard output of plain.c.
 SAID = ["found", "not found", "child 3, signal 1"]
@@ -125,6 +125,23 @@ def test_the_library_is_replaced_while_it_runs(place):
     program = place.start("quota", "hold", 1, preload=[copy], RATION_MEM="256m").await_word("held")
     shutil.copy(LIBRARY, place.folder / "new")
     os.rename(place.folder / "new", copy)
+    program.go().end()
+
+
+@pytest.mark.plain
+def test_an_installation_over_running_programs(place):
+    """It makes new files: what is mapped is never written into."""
+    needs(shutil.which("cmake"), "no cmake")
+    install = ["cmake", "--install", BUILD, "--prefix", place.folder / "root"]
+    subprocess.run(install, check=True, capture_output=True)
+    copy = place.folder / "root" / "lib" / "libration.so"
+    program = place.start("quota", "hold", 1, preload=[copy], RATION_MEM="256m").await_word("held")
+    # Of another version: by its length.
+    with open(copy, "ab") as f:
+        f.write(b"x")
+    before = copy.stat().st_ino
+    subprocess.run(install, check=True, capture_output=True)
+    assert copy.read_bytes() == LIBRARY.read_bytes() and copy.stat().st_ino != before
     program.go().end()
 
 

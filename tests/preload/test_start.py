@@ -134,8 +134,8 @@ def test_a_container_that_comes_again(place):
 REUSE = """
 import os, subprocess, sys
 
-def hold():
-    program = subprocess.Popen([sys.argv[1], "hold", "90"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+def hold(mib=90):
+    program = subprocess.Popen([sys.argv[1], "hold", str(mib)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                env={**os.environ, "LD_PRELOAD": sys.argv[2]})
     return program, program.stdout.readline() == b"held\\n"
 
@@ -151,6 +151,9 @@ def killed():
     choose(program.pid)
     return program.pid
 
+# While a process of the tenant lives the file is not set up anew.
+keeper, holds = hold(2)
+assert holds
 pid = killed()
 stranger = subprocess.Popen(["sleep", "60"])
 program, holds = hold()
@@ -163,6 +166,7 @@ pid = killed()
 program, holds = hold()
 print("member", int(program.pid == pid), int(holds))
 program.kill()
+keeper.kill()
 """
 
 
@@ -171,7 +175,7 @@ def test_a_pid_that_is_used_again(place):
     """A dead process's bytes are free although its number lives: as a stranger's, then as a member's."""
     needs_containers()
     needs(os.access("/proc/sys/kernel/ns_last_pid", os.W_OK), "no pid can be chosen here")
-    place.settings["RATION_MEM"] = CONTEXT + 100 * MIB
+    place.settings["RATION_MEM"] = 2 * CONTEXT + 102 * MIB
     done = place.run(*CONTAINER, sys.executable, "-c", REUSE, PROGRAMS / "quota", LIBRARY, preload=())
     assert done.lines == ["stranger 1 1", "member 1 1"]
 

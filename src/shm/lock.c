@@ -1,18 +1,29 @@
 #include "shm/lock.h"
 
 #include "base/clock.h"
+#include "base/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)
 #define NAP_MAX_NS (2 * NSEC_PER_MSEC)
 
 /* The lock that this process, or its parent, gave up last, and when. Atomic; a torn pair costs a nap. */
 static struct {
-	_Atomic int64_t at, dropped_ns;
-} last = { .at = -1 };
+	_Atomic uint64_t key;
+	_Atomic int64_t dropped_ns;
+} last;
+
+/* Tells locks of this and of other files apart; two that are alike cost a nap. */
+static uint64_t key_of(int fd, int64_t at)
+{
+	struct stat st;
+
+	return sys_fstat(fd, &st) == 0 ? (uint64_t)st.st_ino << 20 ^ (uint64_t)at : 0;
+}
 
 static int lock_op(int fd, int cmd, short type, int64_t at, int64_t bytes, struct flock *out)
 {
@@ -42,8 +53,8 @@ int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 	int rc;
 
 	/* Who waits looks now and then, and would never see free what we take again at once. */
-	if (wait_ns > 0 && atomic_load(&last.at) == at &&
-	    now_ns - atomic_load(&last.dropped_ns) < NAP_MAX_NS)
+	if (wait_ns > 0 && now_ns - atomic_load(&last.dropped_ns) < NAP_MAX_NS &&
+	    atomic_load(&last.key) == key_of(fd, at))
 		clock_sleep_ns(NAP_MAX_NS);
 	/* The kernel has no lock with a deadline; naps double up to 2 ms so that no waiter starves. */
 	while ((rc = lock_try(fd, at, bytes)) == -EAGAIN) {
@@ -62,7 +73,7 @@ void lock_drop(int fd, int64_t at, int64_t bytes)
 
 	lock_op(fd, F_OFD_SETLK, F_UNLCK, at, bytes, &f);
 	atomic_store(&last.dropped_ns, clock_now_ns());
-	atomic_store(&last.at, at);
+	atomic_store(&last.key, key_of(fd, at));
 }
 
 int lock_held(int fd, int64_t at, int64_t bytes, int64_t *out_at)

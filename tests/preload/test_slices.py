@@ -32,9 +32,15 @@ def hold(place, mib, **settings):
     return program, program.said[0], {n: int(v) for n, v in map(str.split, program.said[1:3])}
 
 
+def plain(*values):
+    """Other names of what the sanitizers have seen."""
+    return pytest.param(*values, marks=pytest.mark.plain)
+
+
 @pytest.mark.parametrize("visible,used", [
-    (None, 0), ("0", 0), (CARD, 0), (SLICES[0], 0), (SLICES[1], 1), ("MIG-a0000003", 1),
-    (f"{SLICES[1]},{SLICES[0]}", 1), ("1,0", 0), (SLICES[1].lower().replace("mig", "MIG"), 1),
+    (None, 0), (SLICES[1], 1), plain("0", 0), plain("1,0", 0), plain(CARD, 0), plain(SLICES[0], 0),
+    plain("MIG-a0000003", 1), plain(f"{SLICES[1]},{SLICES[0]}", 1),
+    plain(SLICES[1].upper().replace("MIG", "mig"), 1),
 ])
 def test_one_story(card, visible, used):
     """Whichever way the slice is named; the limit is named by its UUID, and the other has another."""

@@ -28,6 +28,7 @@ def allows(*command):
 
 
 # field fault 68: each start waited for all others, or made a context to learn a number
+@pytest.mark.plain
 def test_many_at_once(place):
     place.settings["RATION_MEM"] = f"{16 * (64 + 2)}m"
     programs = [place.start("quota", "hold", 2) for _ in range(16)]
@@ -76,6 +77,7 @@ def test_the_holder_of_the_lock_is_killed(place):
 
 
 # field faults 69 and 78: whoever came first had the file for himself
+@pytest.mark.plain
 @pytest.mark.parametrize("mask", ["022", "077"])
 @pytest.mark.parametrize("users", [(0, 1234), (1234, 0), (1234, 1235)])
 def test_users_of_one_container(open_place, users, mask):
@@ -96,17 +98,20 @@ def test_users_of_one_container(open_place, users, mask):
         program.go().end()
 
 
+@pytest.mark.plain
 def test_a_read_only_root(place):
     """The region on a file system of its own works; where none can be made, a limit is not dropped."""
     needs(is_root() and allows("unshare", "-m", "true"), "mounting is not allowed here")
     (place.folder / "run").mkdir()
-    script = (f"mount -t tmpfs none {place.folder}/run && mount --bind / / && "
-              f"mount -o remount,bind,ro / && ! touch {place.folder}/x 2>/dev/null && "
+    # Somebody may be about to end who has a file open for writing: then the root is busy.
+    script = (f"mount -t tmpfs none {place.folder}/run && "
+              "for i in 1 2 3 4 5 6 7 8 9; do mount -o remount,bind,ro / 2>/dev/null && break; sleep 0.1; done; "
+              f"touch {place.folder}/x 2>/dev/null && exit 77; "
               f"RATION_REGION={place.folder}/run/region {PROGRAMS}/quota use && echo used && "
               f"{PROGRAMS}/context untouched")
-    done = place.run("unshare", "-m", "/bin/sh", "-c", script, status=1, err=None, RATION_MEM="256m")
-    needs("mount:" not in done.err, done.err)
-    assert done.lines == ["used"]
+    done = place.run("unshare", "-m", "/bin/sh", "-c", script, status=None, err=None, RATION_MEM="256m")
+    needs(done.status != 77 and "mount:" not in done.err, f"the root cannot be made read-only {done.err}")
+    assert (done.status, done.lines) == (1, ["used"])
     assert f"region {place.region}" in done.err and "Read-only file system" in done.err
     assert f"cuInit(0): {OPERATING_SYSTEM}, not 0" in done.err
 
@@ -118,6 +123,7 @@ def needs_containers():
     needs(is_root() and allows(*CONTAINER, "true"), "no pid namespace can be made here")
 
 
+@pytest.mark.plain
 def test_a_container_that_comes_again(place):
     """The next one finds the file of the one that was killed, and its processes have the same pids."""
     needs_containers()

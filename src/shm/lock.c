@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#define NAP_MIN_NS (50 * NSEC_PER_USEC)
-#define NAP_MAX_NS (2 * NSEC_PER_MSEC)
+/* Who waits looks at least so often while the wait is short: clock_nap_ns(). */
+#define AGAIN_NS (2 * NSEC_PER_MSEC)
 
 /* The lock that this process, or its parent, gave up last, and when. Atomic; a torn pair costs a nap. */
 static struct {
@@ -48,21 +48,20 @@ int lock_try(int fd, int64_t at, int64_t bytes)
 
 int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 {
-	int64_t now_ns = clock_now_ns(), end_ns = now_ns + wait_ns;
-	int64_t nap_ns = NAP_MIN_NS;
+	int64_t start_ns = clock_now_ns();
 	int rc;
 
 	/* Who waits looks now and then, and would never see free what we take again at once. */
-	if (wait_ns > 0 && now_ns - atomic_load(&last.dropped_ns) < NAP_MAX_NS &&
+	if (wait_ns > 0 && start_ns - atomic_load(&last.dropped_ns) < AGAIN_NS &&
 	    atomic_load(&last.key) == key_of(fd, at))
-		clock_sleep_ns(NAP_MAX_NS);
-	/* The kernel has no lock with a deadline; naps double up to 2 ms so that no waiter starves. */
+		clock_sleep_ns(AGAIN_NS);
+	/* The kernel has no lock with a deadline. */
 	while ((rc = lock_try(fd, at, bytes)) == -EAGAIN) {
-		if (clock_now_ns() >= end_ns)
+		int64_t waited_ns = clock_now_ns() - start_ns;
+
+		if (waited_ns >= wait_ns)
 			return -ETIMEDOUT;
-		clock_sleep_ns(nap_ns);
-		if (nap_ns < NAP_MAX_NS)
-			nap_ns *= 2;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
 	}
 	return rc;
 }

@@ -20,7 +20,7 @@
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and a
  *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) The owner
  *   changes its slot and nobody else; who takes a slot or reaps it has its RATION_LOCK_REAP meanwhile.
- *   Creation, attaching and changes of the device table and of mem_spec happen under the byte range
+ *   Creation, attaching and changes of the device table, mem_spec and sm_spec happen under the byte range
  *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
  *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
  *   numbers are written last. Nothing read from the file is used as an index or a length unchecked.
@@ -50,7 +50,7 @@
 #define HAMI_MINOR 2
 
 #define RATION_MAGIC UINT64_C(0x31304e4f49544152) /* "RATION01" */
-#define RATION_LAYOUT 1
+#define RATION_LAYOUT 2
 #define RATION_OFFSET 2011136
 
 /*
@@ -114,7 +114,7 @@ struct hami_region {
 	uint64_t device_num;
 	char uuids[HAMI_DEVICES][HAMI_UUID_BYTES];
 	uint64_t limit_bytes[HAMI_DEVICES];  /* 0 = none; may be changed while in use */
-	uint64_t sm_limit_pct[HAMI_DEVICES]; /* 0 or >= 100 = none */
+	uint64_t sm_limit_pct[HAMI_DEVICES]; /* likewise; 0 or >= 100 = none */
 	struct hami_slot procs[HAMI_SLOTS];
 	int32_t proc_num;           /* slots 0 .. proc_num-1 may be in use */
 	int32_t utilization_switch; /* the monitor's: 1 = hold the SM limit */
@@ -168,6 +168,13 @@ struct ration_device {
 	uint64_t reserved[6];
 };
 
+/* When a limit of GPU time holds. */
+enum sm_policy {
+	SM_POLICY_DEFAULT = 0, /* while hami.utilization_switch is not 0 */
+	SM_POLICY_FORCE = 1,   /* always */
+	SM_POLICY_DISABLE = 2, /* never */
+};
+
 struct ration_region {
 	uint64_t magic; /* RATION_MAGIC, written before the HAMi magic */
 	uint32_t layout;
@@ -188,6 +195,11 @@ struct ration_region {
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];
 	struct ration_slot slots[HAMI_SLOTS];
+	char sm_spec[RATION_SPEC_BYTES];     /* the limits of GPU time as configured, likewise */
+	char sm_source[RATION_SOURCE_BYTES]; /* where sm_spec came from */
+	uint32_t sm_policy;                  /* enum sm_policy; another value is SM_POLICY_FORCE */
+	uint32_t sm_change; /* odd while sm_spec and those limits are changed; else raised by 2 */
+	uint64_t reserved_sm[47];
 };
 
 /* Contexts and modules are not counted against the limit. */
@@ -236,6 +248,11 @@ RATION_AT(ration_region, hint, 2560);
 RATION_AT(ration_region, devices, 3584);
 RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);
 RATION_AT(ration_region, slots, 3584 + (128 + 64) * RATION_DEVICES);
+RATION_AT(ration_region, sm_spec, 1385984);
+RATION_AT(ration_region, sm_source, 1388032);
+RATION_AT(ration_region, sm_policy, 1388160);
+RATION_AT(ration_region, sm_change, 1388164);
+_Static_assert(sizeof(struct ration_region) % 4096 == 0, "what follows begins a page");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");
 _Static_assert(RATION_OFFSET % 4096 == 0 && RATION_OFFSET > HAMI_REGION_BYTES, "own part");

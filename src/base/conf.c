@@ -30,6 +30,26 @@ const char *conf_help(enum conf_var var)
 	return rows[var].help;
 }
 
+enum conf_var conf_ours(enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? CONF_RATION_MEM : CONF_RATION_SM;
+}
+
+enum conf_var conf_schedulers(enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? CONF_CUDA_DEVICE_MEMORY_LIMIT : CONF_CUDA_DEVICE_SM_LIMIT;
+}
+
+const char *conf_spec(const struct conf *conf, enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? conf->mem_spec : conf->sm_spec;
+}
+
+const char *conf_source(const struct conf *conf, enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? conf->mem_source : conf->sm_source;
+}
+
 /* The value in the operator's file; of several lines with that name, the last. */
 static const char *in_file(const struct conf *conf, const char *name)
 {
@@ -62,7 +82,7 @@ static const char *value_of(const struct conf *conf, enum conf_var var)
 static void fail(struct conf *conf, const char *name, const char *text)
 {
 	if (!conf->error[0])
-		snprintf(conf->error, sizeof(conf->error), "%.255s: %s", name, text);
+		snprintf(conf->error, sizeof(conf->error), "%.250s: %s", name, text);
 }
 
 /* Reads up to `bytes`: how many, or -errno. */
@@ -175,58 +195,86 @@ static bool visible_uuid(const char *list, int index, char *out, size_t out_byte
 	if (n >= out_bytes)
 		return false;
 	snprintf(item, sizeof(item), "%.*s:1", (int)n, list);
-	if (limits_check(item, LIMITS_ZERO_IS_ERROR, NULL) < 0)
+	if (limits_check(LIMITS_MEM, item, LIMITS_ZERO_IS_ERROR, NULL) < 0)
 		return false;
 	memcpy(out, list, n);
 	out[n] = '\0';
 	return true;
 }
 
-/* Appends "who:text" or "text" to the specification; false when it does not fit. */
-static bool append(struct conf *conf, const char *who, const char *text)
+/* One kind of limit: its variables, and where what they say goes. */
+struct target {
+	enum limits_kind kind;
+	const char *ours, *general; /* names; the second also with "_<i>" */
+	const char *what;           /* one amount is called */
+	char *spec, *source;
+};
+
+static struct target target_of(struct conf *conf, enum limits_kind kind)
 {
-	size_t have = strlen(conf->mem_spec), room = sizeof(conf->mem_spec) - have;
-	int n = snprintf(conf->mem_spec + have, room, "%s%s%s%s", have ? "," : "", who,
-			 *who ? ":" : "", text);
+	return (struct target){
+		.kind = kind,
+		.ours = rows[conf_ours(kind)].name,
+		.general = rows[conf_schedulers(kind)].name,
+		.what = kind == LIMITS_MEM ? "size" : "percentage",
+		.spec = kind == LIMITS_MEM ? conf->mem_spec : conf->sm_spec,
+		.source = kind == LIMITS_MEM ? conf->mem_source : conf->sm_source,
+	};
+}
+
+/* Appends "who:text" or "text" to the specification; false when it does not fit. */
+static bool append(const struct target *t, const char *who, const char *text)
+{
+	size_t have = strlen(t->spec), room = RATION_SPEC_BYTES - have;
+	int n = snprintf(t->spec + have, room, "%s%s%s%s", have ? "," : "", who, *who ? ":" : "",
+			 text);
 
 	return n >= 0 && (size_t)n < room;
 }
 
-/* A zero of one device that leaves it to the limit of all. */
-static bool is_left_to_all(const struct conf *conf, const char *who, const char *text)
+static void name_source(const struct conf *conf, const struct target *t, const char *name)
 {
-	uint64_t bytes;
-
-	return *who && value_of(conf, CONF_CUDA_DEVICE_MEMORY_LIMIT) &&
-	       units_parse_size(text, strlen(text), &bytes) == UNITS_OK && bytes == 0;
+	snprintf(t->source, RATION_SOURCE_BYTES, "%s%s", name,
+		 in_file(conf, name) ? " in " CONF_FILE : "");
 }
 
-static void add_limit(struct conf *conf, const char *name, const char *who)
+/* A zero of one device that leaves it to the limit of all. */
+static bool is_left_to_all(const struct conf *conf, const struct target *t, const char *who,
+			   const char *text)
+{
+	struct limits_item item;
+
+	return *who && conf_value(conf, t->general) &&
+	       limits_next(t->kind, &text, LIMITS_ZERO_IS_NONE, &item, NULL) == 1 && !*text &&
+	       !item.who[0] && item.amount == 0;
+}
+
+static void add_limit(struct conf *conf, const struct target *t, const char *name, const char *who)
 {
 	const char *text = conf_value(conf, name);
 	struct limits_error err;
 
-	if (!text || is_left_to_all(conf, who, text))
+	if (!text || is_left_to_all(conf, t, who, text))
 		return;
-	/* One size each: a list here would be taken for limits of other devices. */
+	/* One each: a list here would be taken for limits of other devices. */
 	if (strpbrk(text, ",:"))
-		snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one size", text);
-	else if (limits_check(text, LIMITS_ZERO_IS_NONE, &err) == 0)
+		snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one %s", text,
+			 t->what);
+	else if (limits_check(t->kind, text, LIMITS_ZERO_IS_NONE, &err) == 0)
 		err.text[0] = '\0';
 	if (err.text[0]) {
 		fail(conf, name, err.text);
 		return;
 	}
-	if (!append(conf, who, text))
+	if (!append(t, who, text))
 		fail(conf, name, "too many limits");
-	if (!conf->mem_source[0])
-		snprintf(conf->mem_source, sizeof(conf->mem_source), "%s%s", name,
-			 in_file(conf, name) ? " in " CONF_FILE : "");
+	if (!t->source[0])
+		name_source(conf, t, name);
 }
 
-static const char *indexed_limit(int index, char *name, size_t name_bytes)
+static const char *indexed_limit(const struct target *t, int index, char *name, size_t name_bytes)
 {
-	snprintf(name, name_bytes, "%s_%d", rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name, index);
+	snprintf(name, name_bytes, "%s_%d", t->general, index);
 	return name;
 }
 
@@ -234,90 +282,110 @@ static const char *indexed_limit(int index, char *name, size_t name_bytes)
  * How long the name of a line NAME=VALUE is that limits one device, whether there can be such an
  * index or not; 0 for other lines.
  */
-static size_t indexed_name_bytes(const char *line)
+static size_t indexed_name_bytes(const struct target *t, const char *line)
 {
-	const char *general = rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name;
-	size_t n = strlen(general), digits;
+	size_t n = strlen(t->general), digits;
 
-	if (strncmp(line, general, n) != 0 || line[n] != '_')
+	if (strncmp(line, t->general, n) != 0 || line[n] != '_')
 		return 0;
 	digits = strspn(line + n + 1, "0123456789");
 	return digits && line[n + 1 + digits] == '=' ? n + 1 + digits : 0;
 }
 
 /* Complains of a limit that would be passed over, as nobody looks for that name. */
-static void check_index(struct conf *conf, const char *line)
+static void check_index(struct conf *conf, const struct target *t, const char *line)
 {
-	size_t n = indexed_name_bytes(line);
-	char name[128], known[64];
+	size_t n = indexed_name_bytes(t, line);
+	char name[128], known[64], what[128];
 
 	if (n == 0 || n >= sizeof(name))
 		return;
 	snprintf(name, sizeof(name), "%.*s", (int)n, line);
 	for (int i = 0; i < INDEXED_LIMITS; i++)
-		if (!strcmp(name, indexed_limit(i, known, sizeof(known))))
+		if (!strcmp(name, indexed_limit(t, i, known, sizeof(known))))
 			return;
+	snprintf(what, sizeof(what), "a device is one of 0 to 63; %s limits all of them",
+		 t->general);
 	if (conf_value(conf, name))
-		fail(conf, name,
-		     "a device is one of 0 to 63; CUDA_DEVICE_MEMORY_LIMIT limits all of them");
+		fail(conf, name, what);
 }
 
 /* Only names are taken from `environ`: what conf->getenv does not give is not there. */
-static void check_indices(struct conf *conf, bool has_environment)
+static void check_indices(struct conf *conf, const struct target *t, bool has_environment)
 {
 	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
-		check_index(conf, conf->file + at);
+		check_index(conf, t, conf->file + at);
 	for (char **line = environ; has_environment && line && *line; line++)
-		check_index(conf, *line);
+		check_index(conf, t, *line);
 }
 
 /* The schedulers' variables, as one specification. */
-static void read_scheduler_limits(struct conf *conf)
+static void read_scheduler_limits(struct conf *conf, const struct target *t)
 {
 	const char *visible = value_of(conf, CONF_NVIDIA_VISIBLE_DEVICES);
-	const char *general = rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name;
 
-	check_indices(conf, !in_file(conf, general));
+	check_indices(conf, t, !in_file(conf, t->general));
 	for (int i = 0; i < INDEXED_LIMITS; i++) {
 		char name[64], who[64];
 
-		indexed_limit(i, name, sizeof(name));
+		indexed_limit(t, i, name, sizeof(name));
 		/* The operator's limit of every device goes before the environment's of one. */
-		if (in_file(conf, general) && !in_file(conf, name))
+		if (in_file(conf, t->general) && !in_file(conf, name))
 			continue;
 		if (!visible_uuid(visible, i, who, sizeof(who)))
 			snprintf(who, sizeof(who), "%d", i);
-		add_limit(conf, name, who);
+		add_limit(conf, t, name, who);
 	}
-	add_limit(conf, general, "");
+	add_limit(conf, t, t->general, "");
 }
 
-static bool limit_in_file(const struct conf *conf)
+static bool limit_in_file(const struct conf *conf, const struct target *t)
 {
 	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
-		if (indexed_name_bytes(conf->file + at))
+		if (indexed_name_bytes(t, conf->file + at))
 			return true;
-	return in_file(conf, rows[CONF_RATION_MEM].name) ||
-	       in_file(conf, rows[CONF_CUDA_DEVICE_MEMORY_LIMIT].name);
+	return in_file(conf, t->ours) || in_file(conf, t->general);
 }
 
-static void read_limits(struct conf *conf)
+static void read_limits(struct conf *conf, enum limits_kind kind)
 {
-	const char *name = rows[CONF_RATION_MEM].name, *text = conf_value(conf, name);
+	const struct target t = target_of(conf, kind);
+	const char *text = conf_value(conf, t.ours);
 	struct limits_error err;
 
-	conf->is_limited_by_file = limit_in_file(conf);
-	if (!text || (conf->is_limited_by_file && !in_file(conf, name))) {
-		read_scheduler_limits(conf);
+	conf->is_limited_by_file[kind] = limit_in_file(conf, &t);
+	if (!text || (conf->is_limited_by_file[kind] && !in_file(conf, t.ours))) {
+		read_scheduler_limits(conf, &t);
 		return;
 	}
-	if (limits_check(text, LIMITS_ZERO_IS_ERROR, &err) < 0) {
-		fail(conf, name, err.text);
+	if (limits_check(kind, text, LIMITS_ZERO_IS_ERROR, &err) < 0) {
+		fail(conf, t.ours, err.text);
 		return;
 	}
-	snprintf(conf->mem_spec, sizeof(conf->mem_spec), "%s", text);
-	snprintf(conf->mem_source, sizeof(conf->mem_source), "%s%s", name,
-		 in_file(conf, name) ? " in " CONF_FILE : "");
+	snprintf(t.spec, RATION_SPEC_BYTES, "%s", text);
+	name_source(conf, &t, t.ours);
+	if (kind == LIMITS_SM)
+		conf->sm_policy = SM_POLICY_FORCE;
+}
+
+/* A variable that loosens limits of a kind counts in the file, or where the file sets none. */
+static bool may_loosen(const struct conf *conf, enum conf_var var, enum limits_kind kind)
+{
+	return in_file(conf, rows[var].name) || !conf->is_limited_by_file[kind];
+}
+
+/* When the schedulers' limits of GPU time hold: another text than these is the default, as HAMi's. */
+static void read_policy(struct conf *conf)
+{
+	const char *text = value_of(conf, CONF_GPU_CORE_UTILIZATION_POLICY);
+
+	if (!text || conf->sm_policy == SM_POLICY_FORCE)
+		return;
+	if (!strcmp(text, "force") || !strcmp(text, "FORCE"))
+		conf->sm_policy = SM_POLICY_FORCE;
+	else if ((!strcmp(text, "disable") || !strcmp(text, "DISABLE")) &&
+		 may_loosen(conf, CONF_GPU_CORE_UTILIZATION_POLICY, LIMITS_SM))
+		conf->sm_policy = SM_POLICY_DISABLE;
 }
 
 static void set_path(struct conf *conf, enum conf_var var, const char *path)
@@ -358,16 +426,11 @@ static void read_region_path(struct conf *conf)
 	conf->region_is_default = true;
 }
 
-/* A variable that loosens a limit counts in the file, or where the file sets no limit. */
-static bool may_loosen(const struct conf *conf, enum conf_var var)
-{
-	return in_file(conf, rows[var].name) || !conf->is_limited_by_file;
-}
-
 /* CUDA_DISABLE_CONTROL is the container's own choice, but not below a `ration run`. */
 static bool may_disable(const struct conf *conf)
 {
-	return may_loosen(conf, CONF_CUDA_DISABLE_CONTROL) &&
+	return may_loosen(conf, CONF_CUDA_DISABLE_CONTROL, LIMITS_MEM) &&
+	       may_loosen(conf, CONF_CUDA_DISABLE_CONTROL, LIMITS_SM) &&
 	       (in_file(conf, rows[CONF_CUDA_DISABLE_CONTROL].name) ||
 		!value_of(conf, CONF_RATION_REGION));
 }
@@ -380,12 +443,14 @@ int conf_load(struct conf *conf, const char *file, conf_getenv *getenv_fn)
 	conf->getenv = getenv_fn;
 	read_file(conf, file);
 	read_log(conf);
-	read_limits(conf);
+	read_limits(conf, LIMITS_MEM);
+	read_limits(conf, LIMITS_SM);
+	read_policy(conf);
 	read_region_path(conf);
 	text = value_of(conf, CONF_RATION_NAME);
 	conf->name = text ? text : "";
 	conf->context_free = !read_bool(conf, CONF_RATION_CHARGE_CONTEXT, true) &&
-			     may_loosen(conf, CONF_RATION_CHARGE_CONTEXT);
+			     may_loosen(conf, CONF_RATION_CHARGE_CONTEXT, LIMITS_MEM);
 	conf->disabled = read_bool(conf, CONF_CUDA_DISABLE_CONTROL, false) && may_disable(conf);
 	text = value_of(conf, CONF_CUDA_TASK_PRIORITY);
 	conf->priority = text && !strcmp(text, "0") ? 0 : 1;

@@ -1,8 +1,8 @@
 /*
  * The configuration of a process: the environment, under the operator's file.
  *
- * A line KEY=VALUE of /overrideEnv goes before the variable of that name, and a memory limit in it
- * before every variable that would loosen it. What cannot be understood is an error with the name
+ * A line KEY=VALUE of /overrideEnv goes before the variable of that name, and a limit in it before
+ * every variable that would loosen it. What cannot be understood is an error with the name
  * and the text in it, never "no limit".
  */
 #pragma once
@@ -35,7 +35,11 @@ struct conf {
 
 	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
-	bool is_limited_by_file; /* the operator's file has a limit: the environment loosens none */
+	char sm_spec[RATION_SPEC_BYTES];      /* likewise, of GPU time */
+	char sm_source[RATION_SOURCE_BYTES];
+	enum sm_policy sm_policy; /* SM_POLICY_FORCE of RATION_SM: no monitor switches it off */
+	/* The operator's file has limits of the kind: the environment loosens none. */
+	bool is_limited_by_file[LIMITS_KINDS];
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
 	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
@@ -49,6 +53,14 @@ struct conf {
 
 /* Reads everything. 0, or -EINVAL with conf->error filled. `file` is CONF_FILE but for tests. */
 int conf_load(struct conf *conf, const char *file, conf_getenv *getenv);
+
+/* The limits of a kind as configured, and where they came from: mem_spec and mem_source or sm_*. */
+const char *conf_spec(const struct conf *conf, enum limits_kind kind);
+const char *conf_source(const struct conf *conf, enum limits_kind kind);
+
+/* Our variable of a kind of limit, RATION_MEM or RATION_SM, and the schedulers'. */
+enum conf_var conf_ours(enum limits_kind kind);
+enum conf_var conf_schedulers(enum limits_kind kind);
 
 /* The value of a variable, from the operator's file or the environment; NULL when unset. */
 const char *conf_value(const struct conf *conf, const char *name);

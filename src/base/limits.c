@@ -28,14 +28,36 @@ static bool is_index(const char *who)
 	return *who && strspn(who, "0123456789") == strlen(who) && strlen(who) <= 3;
 }
 
-int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_item,
-		struct limits_error *out_error)
+/* What would be right. */
+static const char *want_amount(enum limits_kind kind)
 {
-	static const char want_size[] =
-		"a size is a number with k, m, g or t, such as 512m or 1.5g";
+	return kind == LIMITS_MEM ? "a size is a number with k, m, g or t, such as 512m or 1.5g" :
+				    "GPU time is in whole percents from 1 to 100, such as 30";
+}
+
+/* Parses the amount of an item; what both kinds refuse alike, zero, is the caller's. */
+static enum units_error parse_amount(enum limits_kind kind, const char *text, size_t len,
+				     enum limits_zero zero, uint64_t *out_amount)
+{
+	enum units_error err;
+
+	if (kind == LIMITS_MEM)
+		return units_parse_size(text, len, out_amount);
+	err = units_parse_percent(text, len, out_amount);
+	if (err != UNITS_OK || *out_amount <= LIMITS_SM_NONE_PCT)
+		return err;
+	if (zero == LIMITS_ZERO_IS_ERROR)
+		return UNITS_TOO_BIG;
+	*out_amount = LIMITS_SM_NONE_PCT;
+	return UNITS_OK;
+}
+
+int limits_next(enum limits_kind kind, const char **at, enum limits_zero zero,
+		struct limits_item *out_item, struct limits_error *out_error)
+{
 	static const char want_device[] =
 		"a device is an index such as 0 or a UUID such as GPU-8f6d3c2a";
-	const char *item = *at, *end, *colon, *size;
+	const char *item = *at, *end, *colon, *amount;
 	enum units_error units;
 	size_t len;
 
@@ -46,10 +68,10 @@ int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_
 	*at = *end ? end + 1 : end;
 	if (*end && !end[1])
 		return wrong(out_error, item, (size_t)(end + 1 - item), "ends in a comma",
-			     want_size);
+			     want_amount(kind));
 	len = (size_t)(end - item);
 	colon = memchr(item, ':', len);
-	size = colon ? colon + 1 : item;
+	amount = colon ? colon + 1 : item;
 	memset(out_item->who, 0, sizeof(out_item->who));
 	if (colon) {
 		size_t who_len = (size_t)(colon - item);
@@ -61,12 +83,12 @@ int limits_next(const char **at, enum limits_zero zero, struct limits_item *out_
 		    !(is_uuid(out_item->who) && who_len >= UUID_PREFIX_MIN))
 			return wrong(out_error, item, len, "names no device", want_device);
 	}
-	units = units_parse_size(size, (size_t)(end - size), &out_item->bytes);
-	if (units == UNITS_OK && out_item->bytes == 0 && zero == LIMITS_ZERO_IS_ERROR)
+	units = parse_amount(kind, amount, (size_t)(end - amount), zero, &out_item->amount);
+	if (units == UNITS_OK && out_item->amount == 0 && zero == LIMITS_ZERO_IS_ERROR)
 		units = UNITS_ZERO;
 	if (units != UNITS_OK)
-		return wrong(out_error, size, (size_t)(end - size), units_strerror(units),
-			     want_size);
+		return wrong(out_error, amount, (size_t)(end - amount), units_strerror(units),
+			     want_amount(kind));
 	return 1;
 }
 
@@ -79,17 +101,18 @@ static bool same_device(const char *a, const char *b)
 }
 
 /* True when an item of `spec` before `end` is for the same device as `who`. */
-static bool named_before(const char *spec, const char *end, const char *who)
+static bool named_before(enum limits_kind kind, const char *spec, const char *end, const char *who)
 {
 	struct limits_item item;
 
-	while (spec < end && limits_next(&spec, LIMITS_ZERO_IS_NONE, &item, NULL) != 0)
+	while (spec < end && limits_next(kind, &spec, LIMITS_ZERO_IS_NONE, &item, NULL) != 0)
 		if (same_device(item.who, who))
 			return true;
 	return false;
 }
 
-int limits_check(const char *spec, enum limits_zero zero, struct limits_error *out_error)
+int limits_check(enum limits_kind kind, const char *spec, enum limits_zero zero,
+		 struct limits_error *out_error)
 {
 	struct limits_item item;
 	const char *at = spec, *start = spec;
@@ -97,30 +120,31 @@ int limits_check(const char *spec, enum limits_zero zero, struct limits_error *o
 	int rc;
 
 	if (!*spec)
-		return wrong(out_error, spec, 0, units_strerror(UNITS_EMPTY),
-			     "a size is a number with k, m, g or t, such as 512m or 1.5g");
+		return wrong(out_error, spec, 0, units_strerror(UNITS_EMPTY), want_amount(kind));
 	if (strlen(spec) >= RATION_SPEC_BYTES) {
 		snprintf(most, sizeof(most), "at most %d characters", RATION_SPEC_BYTES - 1);
 		return wrong(out_error, spec, 40, "is too long", most);
 	}
-	while ((rc = limits_next(&at, zero, &item, out_error)) > 0) {
-		if (named_before(spec, start, item.who))
+	while ((rc = limits_next(kind, &at, zero, &item, out_error)) > 0) {
+		if (named_before(kind, spec, start, item.who))
 			return wrong(out_error, start, strcspn(start, ","),
 				     "is a limit given twice",
-				     "name each device once, such as 0:10g,1:4g");
+				     kind == LIMITS_MEM ?
+					     "name each device once, such as 0:10g,1:4g" :
+					     "name each device once, such as 0:30,1:50");
 		start = at;
 	}
 	return rc;
 }
 
-static bool names_device(const char *who, int index, const char *uuid)
+bool limits_names(const char *who, int index, const char *uuid)
 {
 	if (is_index(who))
 		return index >= 0 && units_parse_digits(who, NULL) == (uint64_t)index;
 	return *who && uuid && !strncmp(who, uuid, strlen(who));
 }
 
-uint64_t limits_for_device(const char *spec, int index, const char *uuid)
+uint64_t limits_for_device(enum limits_kind kind, const char *spec, int index, const char *uuid)
 {
 	uint64_t general = 0, own = 0; /* 0: no limit */
 	struct limits_item item;
@@ -128,28 +152,36 @@ uint64_t limits_for_device(const char *spec, int index, const char *uuid)
 	const char *at = spec;
 	int rc;
 
-	while ((rc = limits_next(&at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0) {
+	while ((rc = limits_next(kind, &at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0) {
 		if (rc < 0)
 			continue;
 		if (!item.who[0]) {
-			general = item.bytes;
-		} else if (names_device(item.who, index, uuid)) {
-			if (item.bytes && (!own || item.bytes < own))
-				own = item.bytes;
+			general = item.amount;
+		} else if (limits_names(item.who, index, uuid)) {
+			if (item.amount && (!own || item.amount < own))
+				own = item.amount;
 			has_own = true;
 		}
 	}
 	return has_own ? own : general;
 }
 
-bool limits_mentions(const char *spec, int index, const char *uuid)
+bool limits_mentions(enum limits_kind kind, const char *spec, int index, const char *uuid)
 {
 	struct limits_item item;
 	const char *at = spec;
 	int rc;
 
-	while ((rc = limits_next(&at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0)
-		if (rc > 0 && (!item.who[0] || names_device(item.who, index, uuid)))
+	while ((rc = limits_next(kind, &at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0)
+		if (rc > 0 && (!item.who[0] || limits_names(item.who, index, uuid)))
 			return true;
 	return false;
+}
+
+char *limits_format(enum limits_kind kind, uint64_t amount, char *buf, size_t buf_bytes)
+{
+	if (kind == LIMITS_MEM)
+		return units_format_size(amount, buf, buf_bytes);
+	snprintf(buf, buf_bytes, "%llu %%", (unsigned long long)amount);
+	return buf;
 }

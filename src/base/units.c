@@ -120,6 +120,33 @@ enum units_error units_parse_size(const char *text, size_t len, uint64_t *out_by
 	return UNITS_OK;
 }
 
+enum units_error units_parse_percent(const char *text, size_t len, uint64_t *out_pct)
+{
+	uint64_t value = 0;
+	size_t i = 0;
+
+	if (len == 0)
+		return UNITS_EMPTY;
+	if (text[0] == '-')
+		return UNITS_NEGATIVE;
+	for (; i < len && is_digit(text[i]); i++) {
+		value = value * 10 + (uint64_t)(text[i] - '0');
+		value = value < UINT32_MAX ? value : UINT32_MAX;
+	}
+	if (i == 0)
+		return UNITS_NOT_A_NUMBER;
+	if (i < len && text[i] == '.')
+		return UNITS_FRACTION;
+	if (i + 1 < len && text[i] == ' ')
+		i++;
+	if (i < len && text[i] == '%')
+		i++;
+	if (i < len)
+		return UNITS_BAD_SUFFIX;
+	*out_pct = value;
+	return UNITS_OK;
+}
+
 const char *units_strerror(enum units_error err)
 {
 	switch (err) {
@@ -139,6 +166,8 @@ const char *units_strerror(enum units_error err)
 		return "is zero";
 	case UNITS_NOT_WHOLE:
 		return "has a fraction but no unit";
+	case UNITS_FRACTION:
+		return "has a fraction";
 	}
 	return "is wrong";
 }

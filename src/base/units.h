@@ -20,6 +20,7 @@ enum units_error {
 	UNITS_TOO_BIG,
 	UNITS_ZERO,
 	UNITS_NOT_WHOLE, /* the fraction does not come to whole bytes and has no unit */
+	UNITS_FRACTION,  /* a fraction where only whole numbers stand */
 };
 
 /*
@@ -29,6 +30,13 @@ enum units_error {
  * returned as 0; the caller decides what it means. Writes *out_bytes only on UNITS_OK.
  */
 enum units_error units_parse_size(const char *text, size_t len, uint64_t *out_bytes);
+
+/*
+ * Parses whole percents: digits, optionally "%" with a space before it if you like. "30", "30%" and
+ * "250" are percents; "30x", "2.5" and "" are not. What is above 100 is the caller's to judge; it
+ * saturates at UINT32_MAX. Writes *out_pct only on UNITS_OK.
+ */
+enum units_error units_parse_percent(const char *text, size_t len, uint64_t *out_pct);
 
 /*
  * Reads decimal digits, saturating at UINT64_MAX; *out_end (may be NULL) is the first character

@@ -1,6 +1,7 @@
 #include "core/device.h"
 
 #include "base/process.h"
+#include "shm/spec.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,20 +83,19 @@ int device_ordinals(void)
 	return state.s.count;
 }
 
-int device_check_spec(const struct region *region, struct limits_error *out_error)
+int device_check_spec(const struct region *region, enum limits_kind kind,
+		      struct limits_error *out_error)
 {
 	const struct ration_region *own = region->own;
-	const char *at = own->mem_spec;
+	const char *at = spec_text(own, kind);
 	struct limits_item item;
 	int rc, n = region_device_count(own);
 
-	while ((rc = limits_next(&at, LIMITS_ZERO_IS_NONE, &item, out_error)) > 0) {
-		char one[80];
+	while ((rc = limits_next(kind, &at, LIMITS_ZERO_IS_NONE, &item, out_error)) > 0) {
 		bool found = !item.who[0];
 
-		snprintf(one, sizeof(one), "%s:1", item.who);
 		for (int d = 0; d < n && !found; d++)
-			found = limits_mentions(one, d, own->devices[d].uuid);
+			found = limits_names(item.who, d, own->devices[d].uuid);
 		if (found)
 			continue;
 		snprintf(out_error->text, sizeof(out_error->text),

@@ -48,7 +48,8 @@ bool device_ordinal(struct dev dev, struct cuda_ord *out_ord);
 int device_ordinals(void);
 
 /*
- * Says in *out_error which item of the region's configuration names no device of its table: 0 when
- * all do, -ENODEV.
+ * Says in *out_error which item of the region's limits of a kind names no device of its table: 0 when
+ * all do, -ENODEV. The creation lock is held.
  */
-int device_check_spec(const struct region *region, struct limits_error *out_error);
+int device_check_spec(const struct region *region, enum limits_kind kind,
+		      struct limits_error *out_error);

@@ -1,12 +1,11 @@
 #include "core/quota.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "core/limit.h"
 #include "shm/account.h"
-#include "shm/spec.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,16 +25,9 @@ struct quota_state {
 	_Atomic bool is_gone;        /* the region is not ours any more: nothing is given; atomic */
 	_Atomic bool has_complained; /* atomic */
 	_Atomic int64_t checked_ns;  /* when the region was looked at last, 0 = never; atomic */
-	_Atomic uint64_t limit_bytes[RATION_DEVICES]; /* as read last; atomic */
-	/* Of the devices known when we joined, constant after quota_init(). */
-	char uuid[RATION_DEVICES][RATION_UUID_BYTES];
+	struct limit limit;          /* atomic */
+	/* Constant after quota_init(). */
 	bool counts_contexts;
-	/* The limit as configured, 0 = none, and the change of the text it was read from; atomic. */
-	_Atomic uint64_t spec_bytes[RATION_DEVICES];
-	_Atomic uint32_t spec_change;
-	/* Who has it reads the text again; others go on with what was read before. */
-	_Atomic bool
-		is_reading_spec; /* one thread does; the others take what was read last; atomic */
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
@@ -50,42 +42,14 @@ struct quota_state {
 };
 PROCESS_STATE(quota_state, state);
 
-static void configure(int d, uint64_t limit_bytes)
-{
-	atomic_store_explicit(&state.s.spec_bytes[d], limit_bytes, memory_order_relaxed);
-}
-
-/* Reads the text of the limits again. False when it cannot be now: nothing has changed then. */
-static bool read_spec(void)
-{
-	char spec[RATION_SPEC_BYTES];
-	uint32_t change;
-
-	if (spec_read(state.s.region->own, spec, &change) < 0)
-		return false;
-	for (int d = 0; d < RATION_DEVICES && state.s.uuid[d][0]; d++)
-		configure(d, limits_for_device(spec, d, state.s.uuid[d]));
-	atomic_store_explicit(&state.s.spec_change, change, memory_order_relaxed);
-	return true;
-}
-
 void quota_init(struct region *region, struct slot *slot)
 {
-	int n = region_device_count(region->own);
-
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.region = region;
 	state.s.place = slot;
 	state.s.slot = slot->index;
 	state.s.counts_contexts = !(region->own->flags & RATION_FLAG_CONTEXT_FREE);
-	for (int d = 0; d < n; d++)
-		memcpy(state.s.uuid[d], region->own->devices[d].uuid, RATION_UUID_BYTES - 1);
-	if (read_spec())
-		return;
-	/* It is being changed: what is in force holds until it can be read. */
-	atomic_store(&state.s.spec_change, UINT32_MAX);
-	for (int d = 0; d < n; d++)
-		configure(d, region_limit(region->hami, region->own, d));
+	limit_init(&state.s.limit, region, LIMITS_MEM);
 }
 
 static void lock(void)
@@ -111,7 +75,7 @@ static void lose_region(void)
  * False when the region is not the one that we joined; its pages must not be touched then. That the file
  * has not been cut short is asked of the kernel, so not in every call.
  */
-static bool is_whole_at(int64_t now_ns)
+bool quota_has_region(int64_t now_ns)
 {
 	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
 	int rc;
@@ -121,7 +85,7 @@ static bool is_whole_at(int64_t now_ns)
 	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS) {
 		rc = region_check_words(state.s.region);
 	} else {
-		rc = region_check(state.s.region, state.s.slot);
+		rc = region_check(state.s.region);
 		atomic_store_explicit(&state.s.checked_ns, now_ns, memory_order_relaxed);
 	}
 	if (rc < 0)
@@ -131,7 +95,7 @@ static bool is_whole_at(int64_t now_ns)
 
 static bool is_whole(void)
 {
-	return is_whole_at(clock_now_ns());
+	return quota_has_region(clock_now_ns());
 }
 
 /* mutex held. The slot was settled to 0 bytes when it was claimed. */
@@ -220,31 +184,9 @@ static int check(void)
 	return 0;
 }
 
-/* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */
-static uint64_t configured_bytes(struct dev dev)
-{
-	uint32_t change = spec_change(state.s.region->own);
-
-	if (change != atomic_load_explicit(&state.s.spec_change, memory_order_relaxed) &&
-	    !atomic_exchange(&state.s.is_reading_spec, true)) {
-		read_spec();
-		atomic_store(&state.s.is_reading_spec, false);
-	}
-	return atomic_load_explicit(&state.s.spec_bytes[dev.v], memory_order_relaxed);
-}
-
 static uint64_t limit_of(struct dev dev, bool is_region_whole)
 {
-	_Atomic uint64_t *last = &state.s.limit_bytes[dev.v];
-
-	if (is_region_whole) {
-		uint64_t limit = region_limit(state.s.region->hami, state.s.region->own, dev.v);
-
-		/* A word that was cleared does not lift a limit that was configured. */
-		atomic_store_explicit(last, limit ? limit : configured_bytes(dev),
-				      memory_order_relaxed);
-	}
-	return atomic_load_explicit(last, memory_order_relaxed);
+	return limit_now(&state.s.limit, dev, is_region_whole);
 }
 
 /* mutex held: what we know that we hold passes the limit, whatever the file says. */
@@ -442,7 +384,7 @@ void quota_settle(struct dev dev)
 {
 	int64_t now_ns = clock_now_ns();
 
-	if (is_whole_at(now_ns))
+	if (quota_has_region(now_ns))
 		settle(dev, now_ns);
 }
 
@@ -494,7 +436,7 @@ static uint64_t left_of(uint64_t limit, uint64_t used)
 
 struct quota_share quota_share(struct dev dev, int64_t now_ns)
 {
-	bool is_region_whole = is_whole_at(now_ns);
+	bool is_region_whole = quota_has_region(now_ns);
 	uint64_t limit = limit_of(dev, is_region_whole), used = UINT64_MAX;
 
 	if (limit && is_region_whole)
@@ -520,7 +462,7 @@ uint64_t quota_left(struct dev dev)
 
 const char *quota_uuid(struct dev dev)
 {
-	return state.s.uuid[dev.v];
+	return state.s.limit.uuid[dev.v];
 }
 
 uint64_t quota_context_bytes(struct dev dev)

@@ -76,6 +76,12 @@ void quota_name_host_pid(unsigned pid);
 uint64_t quota_used(struct dev dev);
 uint64_t quota_limit(struct dev dev);
 
+/*
+ * False when the region is not ours any more: nobody may touch it then. `now_ns` is clock_now_ns();
+ * the kernel is asked once in a millisecond.
+ */
+bool quota_has_region(int64_t now_ns);
+
 /* True when the tenant holds more than its limit. */
 bool quota_is_over(struct dev dev);
 

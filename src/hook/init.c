@@ -5,9 +5,11 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/share.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "shm/spec.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -100,6 +102,9 @@ static int open_region(struct init_process *p, struct region *region, struct reg
 		.name = c->name,
 		.mem_spec = c->mem_spec[0] ? c->mem_spec : NULL,
 		.mem_source = c->mem_source,
+		.sm_spec = c->sm_spec[0] ? c->sm_spec : NULL,
+		.sm_source = c->sm_source,
+		.sm_policy = c->sm_policy,
 		.priority = c->priority,
 		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
 	};
@@ -125,10 +130,27 @@ static int find_devices(struct init_process *p, bool is_member)
 	return p->own_count;
 }
 
+/* Every device that a limit names must be there. */
+static int check_specs(const struct region *region, bool is_complete)
+{
+	struct limits_error err;
+	int rc = 0;
+
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
+		if (device_check_spec(region, kind, &err) == 0)
+			continue;
+		/* Without NVML's list there may be devices that this process does not see. */
+		log_at(is_complete ? LOG_ERROR : LOG_WARN, "%s: %s", spec_source(region->own, kind),
+		       err.text);
+		if (is_complete)
+			rc = -EINVAL;
+	}
+	return rc;
+}
+
 static int enter_devices(struct init_process *p, struct region *region, bool is_member)
 {
 	bool is_complete = p->listed_count > 0;
-	struct limits_error err;
 	int rc;
 
 	device_enter(region, p->listed, is_complete ? p->listed_count : 0, p->own, p->own_count);
@@ -137,12 +159,7 @@ static int enter_devices(struct init_process *p, struct region *region, bool is_
 		log_error("the devices cannot be entered in the region: %s", strerror(-rc));
 		return rc;
 	}
-	rc = device_check_spec(region, &err);
-	if (rc == 0)
-		return 0;
-	/* Without NVML's list there may be devices that this process does not see. */
-	log_at(is_complete ? LOG_ERROR : LOG_WARN, "%s: %s", region->own->mem_source, err.text);
-	return is_complete ? -EINVAL : 0;
+	return check_specs(region, is_complete);
 }
 
 /* Says once what the operator may not have meant. */
@@ -188,6 +205,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (!is_member)
 		return INIT_VIEW;
 	quota_init(region, &p->slot);
+	share_init(region);
 	charge_init(&gpu_cuda_ops);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
@@ -219,7 +237,7 @@ static enum init_state attach(struct init_process *p, bool is_member)
 	rc = open_region(p, region, &err);
 	if (rc == 0)
 		return join(p, region, is_member);
-	if (p->conf.region_is_default && !p->conf.mem_spec[0]) {
+	if (p->conf.region_is_default && !p->conf.mem_spec[0] && !p->conf.sm_spec[0]) {
 		log_warn("%s; no limit is set, so none is held", err.text);
 		return INIT_PASS;
 	}

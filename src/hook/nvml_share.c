@@ -70,8 +70,8 @@ static uint64_t viewer_limit(const struct region *region, int d)
 	uint32_t change;
 
 	/* A word that was cleared does not lift a limit that was configured. */
-	if (limit == 0 && spec_read(region->own, spec, &change) == 0)
-		limit = limits_for_device(spec, d, region->own->devices[d].uuid);
+	if (limit == 0 && spec_read(region->own, LIMITS_MEM, spec, &change) == 0)
+		limit = limits_for_device(LIMITS_MEM, spec, d, region->own->devices[d].uuid);
 	return limit;
 }
 
@@ -81,7 +81,7 @@ static bool is_whole(struct region *region)
 	int held, rc;
 
 	if (init_is_member())
-		return region_check(region, 0) == 0;
+		return region_check(region) == 0;
 	held = sys_cancel_hold();
 	rc = region_follow(region);
 	sys_cancel_release(held);
@@ -248,7 +248,7 @@ int nvml_share_members(const struct nvml_share *share, struct nvml_member **out)
 	if (!list)
 		return -ENOMEM;
 	held = sys_cancel_hold();
-	if (region_check(r, HAMI_SLOTS - 1) == 0)
+	if (region_check(r) == 0)
 		count = read_members(r, share->devs, list);
 	sys_cancel_release(held);
 	*out = list;

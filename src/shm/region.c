@@ -51,28 +51,43 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
 	region_copy_text(to, to_bytes, from, to_bytes);
 }
 
-static void store_spec(struct ration_region *o, const struct region_setup *setup)
+/* The specification that a new region gets; NULL = what the file says. */
+static const char *setup_spec(const struct region_setup *setup, enum limits_kind kind)
 {
-	spec_begin(o);
-	o->flags = setup->flags;
-	spec_end(o, setup->mem_spec ? setup->mem_spec : "", setup->mem_source);
+	return kind == LIMITS_MEM ? setup->mem_spec : setup->sm_spec;
+}
+
+static void store_spec(struct ration_region *o, const struct region_setup *setup,
+		       enum limits_kind kind)
+{
+	const char *spec = setup_spec(setup, kind);
+
+	spec_begin(o, kind);
+	if (kind == LIMITS_MEM)
+		o->flags = setup->flags;
+	else
+		__atomic_store_n(&o->sm_policy, setup->sm_policy, __ATOMIC_RELAXED);
+	spec_end(o, kind, spec ? spec : "",
+		 kind == LIMITS_MEM ? setup->mem_source : setup->sm_source);
 }
 
 /* The limits that the file holds: 0, or -EBADMSG where nobody can say what they are. */
-static int check_spec(const struct region *r, struct region_error *err)
+static int check_spec(const struct region *r, enum limits_kind kind, struct region_error *err)
 {
-	const char *spec = r->own->mem_spec;
-
-	if (!*spec || (memchr(spec, '\0', sizeof(r->own->mem_spec)) &&
-		       limits_check(spec, LIMITS_ZERO_IS_NONE, NULL) == 0))
+	if (spec_is_understood(r->own, kind))
 		return 0;
 	return region_file_fail(err, -EBADMSG, r->path, "holds a limit that cannot be understood",
 				"; start it once with a limit, or remove it");
 }
 
-/* Clears all that belongs to processes and devices; not the monitor's two fields. */
+/*
+ * Clears all that belongs to processes and devices; not the monitor's two fields, nor the
+ * configuration of a region of ours.
+ */
 static void clear_all(struct region *r, bool was_ours)
 {
+	const size_t hint = offsetof(struct ration_region, hint);
+	const size_t sm_spec = offsetof(struct ration_region, sm_spec);
 	struct hami_region *h = r->hami;
 	struct ration_region *o = r->own;
 
@@ -81,11 +96,9 @@ static void clear_all(struct region *r, bool was_ours)
 		       offsetof(struct hami_region, major_version));
 	memset(&h->priority, 0, sizeof(*h) - offsetof(struct hami_region, priority));
 	if (!was_ours)
-		memset(&o->file_bytes, 0,
-		       offsetof(struct ration_region, hint) -
-			       offsetof(struct ration_region, file_bytes));
+		memset(&o->file_bytes, 0, hint - offsetof(struct ration_region, file_bytes));
 	o->device_count = 0;
-	memset(o->hint, 0, sizeof(*o) - offsetof(struct ration_region, hint));
+	memset(o->hint, 0, (was_ours ? sm_spec : sizeof(*o)) - hint);
 }
 
 static void init_hami(struct hami_region *h, const struct region_setup *setup, bool keep_monitors)
@@ -100,7 +113,7 @@ static void init_hami(struct hami_region *h, const struct region_setup *setup, b
 	}
 	h->priority = setup->priority ? 1 : 0;
 	for (int d = 0; d < HAMI_DEVICES; d++)
-		h->sm_limit_pct[d] = 100;
+		h->sm_limit_pct[d] = LIMITS_SM_NONE_PCT;
 }
 
 /*
@@ -129,8 +142,9 @@ static void init_headers(struct region *r, const struct region_setup *setup,
 	o->slots_max = HAMI_SLOTS;
 	o->created_s = (uint64_t)time(NULL);
 	o->generation++;
-	if (setup->mem_spec || !was_ours)
-		store_spec(o, setup);
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (setup_spec(setup, kind) || !was_ours)
+			store_spec(o, setup, kind);
 	if ((setup->name && *setup->name) || !was_ours)
 		copy_text(o->name, sizeof(o->name), setup->name);
 	o->name[sizeof(o->name) - 1] = '\0';
@@ -186,8 +200,10 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	if (rc < 0)
 		return rc;
 	alive = alive || (content == REGION_OURS && slot_has_robbed(r->own));
-	if (alive || (!setup->mem_spec && content != REGION_EMPTY && content != REGION_HAMI))
-		rc = check_spec(r, err);
+	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++)
+		if (alive ||
+		    (!setup_spec(setup, kind) && content != REGION_EMPTY && content != REGION_HAMI))
+			rc = check_spec(r, kind, err);
 	if (rc == 0 && !alive)
 		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));
 	r->generation = r->own->generation;
@@ -303,10 +319,10 @@ int region_check_words(const struct region *r)
 	return 0;
 }
 
-int region_check(const struct region *r, unsigned slot)
+int region_check(const struct region *r)
 {
-	/* A file is cut from its end, and the slots are its end: what lies before is there too. */
-	if (!is_there((const char *)&r->own->slots[slot + 1] - 1))
+	/* A file is cut from its end: what lies before is there too. */
+	if (!is_there((const char *)(r->own + 1) - 1))
 		return -ESTALE;
 	return region_check_words(r);
 }
@@ -314,7 +330,7 @@ int region_check(const struct region *r, unsigned slot)
 int region_follow(struct region *r)
 {
 	const struct ration_region *o = r->own;
-	int fd, rc = region_check(r, 0);
+	int fd, rc = region_check(r);
 
 	/* HAMi's magic is away while somebody initialises the file. */
 	if (rc == 0 && __atomic_load_n(&r->hami->magic, __ATOMIC_ACQUIRE) == HAMI_MAGIC)
@@ -323,12 +339,12 @@ int region_follow(struct region *r)
 	if (fd < 0)
 		return -ESTALE;
 	rc = lock_wait(fd, 0, HAMI_REGION_BYTES, FOLLOW_WAIT_NS);
-	if (rc == 0 && !is_there((const char *)&o->slots[1] - 1))
+	if (rc == 0 && !is_there((const char *)(o + 1) - 1))
 		rc = -ESTALE;
 	if (rc == 0) {
 		__atomic_store_n(&r->generation, __atomic_load_n(&o->generation, __ATOMIC_RELAXED),
 				 __ATOMIC_RELAXED);
-		rc = region_check(r, 0);
+		rc = region_check(r);
 	}
 	close(fd);
 	return rc < 0 ? -ESTALE : 0;
@@ -392,8 +408,10 @@ int region_add_device(struct region *r, const char *uuid, uint64_t physical_byte
 	dev = &r->own->devices[d];
 	copy_text(dev->uuid, sizeof(dev->uuid), uuid);
 	dev->physical_bytes = physical_bytes;
-	dev->sm_limit_pct = 100;
-	region_set_limit(r->hami, r->own, d, limits_for_device(r->own->mem_spec, d, uuid));
+	region_set_limit(r->hami, r->own, d,
+			 limits_for_device(LIMITS_MEM, r->own->mem_spec, d, uuid));
+	region_set_sm_limit(r->hami, r->own, d,
+			    limits_for_device(LIMITS_SM, r->own->sm_spec, d, uuid));
 	if (d < HAMI_DEVICES)
 		copy_text(r->hami->uuids[d], HAMI_UUID_BYTES, uuid);
 	/* Readers take the count first, then the rows below it. */
@@ -415,6 +433,39 @@ void region_set_limit(struct hami_region *hami, struct ration_region *own, int d
 	__atomic_store_n(dev < HAMI_DEVICES ? &hami->limit_bytes[dev] :
 					      &own->devices[dev].limit_bytes,
 			 limit_bytes, __ATOMIC_RELAXED);
+}
+
+unsigned region_sm_limit(const struct hami_region *hami, const struct ration_region *own, int dev)
+{
+	uint64_t pct = __atomic_load_n(dev < HAMI_DEVICES ? &hami->sm_limit_pct[dev] :
+							    &own->devices[dev].sm_limit_pct,
+				       __ATOMIC_RELAXED);
+
+	return pct < LIMITS_SM_NONE_PCT ? (unsigned)pct : LIMITS_SM_NONE_PCT;
+}
+
+void region_set_sm_limit(struct hami_region *hami, struct ration_region *own, int dev,
+			 uint64_t limit_pct)
+{
+	__atomic_store_n(dev < HAMI_DEVICES ? &hami->sm_limit_pct[dev] :
+					      &own->devices[dev].sm_limit_pct,
+			 limit_pct ? limit_pct : LIMITS_SM_NONE_PCT, __ATOMIC_RELAXED);
+}
+
+enum sm_policy region_sm_policy(const struct ration_region *own)
+{
+	uint32_t policy = __atomic_load_n(&own->sm_policy, __ATOMIC_RELAXED);
+
+	return policy <= SM_POLICY_DISABLE ? (enum sm_policy)policy : SM_POLICY_FORCE;
+}
+
+bool region_sm_holds(const struct hami_region *hami, const struct ration_region *own)
+{
+	enum sm_policy policy = region_sm_policy(own);
+
+	if (policy == SM_POLICY_DEFAULT)
+		return __atomic_load_n(&hami->utilization_switch, __ATOMIC_RELAXED) != 0;
+	return policy == SM_POLICY_FORCE;
 }
 
 unsigned region_slot_bound(const struct hami_region *hami)

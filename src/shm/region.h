@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include "base/limits.h"
+
 #include <ration/region.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,9 +14,12 @@ struct region_setup {
 	const char *name;       /* of the tenant; NULL or "" = none */
 	const char *mem_spec;   /* base/limits.h; NULL = keep what the file says */
 	const char *mem_source; /* where mem_spec came from */
-	int priority;           /* 0 high, 1 low */
-	uint32_t flags;         /* RATION_FLAG_* */
-	bool must_be_new;       /* -EBUSY when a living process or keeper has the file */
+	const char *sm_spec;    /* as mem_spec, of GPU time; and its source */
+	const char *sm_source;
+	enum sm_policy sm_policy; /* goes with sm_spec */
+	int priority;             /* 0 high, 1 low */
+	uint32_t flags;           /* RATION_FLAG_* */
+	bool must_be_new;         /* -EBUSY when a living process or keeper has the file */
 };
 
 /* A mapped region. Not thread safe; what it points to is shared. */
@@ -60,17 +65,17 @@ void region_close(struct region *region);
 int region_reopen(const struct region *region);
 
 /*
- * Whether the region is still the one that was opened, before slot `slot` or what lies before it is
- * touched: -ESTALE when somebody truncated, cleared or initialised it anew under us. A touch would be
- * a SIGBUS, and zeros would read as "no limit". Half a microsecond.
+ * Whether the region is still the one that was opened, before it is touched: -ESTALE when somebody
+ * truncated, cleared or initialised it anew under us. A touch would be a SIGBUS, and zeros would
+ * read as "no limit". Half a microsecond.
  */
-int region_check(const struct region *region, unsigned slot);
+int region_check(const struct region *region);
 
 /* As region_check() of a file that is known to be as long as it was: no system call. */
 int region_check_words(const struct region *region);
 
 /*
- * For a process without a slot: as region_check() before slot 0, but where the file was initialised
+ * For a process without a slot: as region_check(), but where the file was initialised
  * anew it is the region from now on; waits for who is at that. -ESTALE also when the path leads to
  * another file.
  */
@@ -97,6 +102,22 @@ uint64_t region_limit(const struct hami_region *hami, const struct ration_region
 /* Sets the limit of device `dev`. */
 void region_set_limit(struct hami_region *hami, struct ration_region *own, int dev,
 		      uint64_t limit_bytes);
+
+/*
+ * The limit of GPU time that stands in the device's word, in percent: 1..99; LIMITS_SM_NONE_PCT =
+ * there is none; 0 = the word was cleared, and what is configured holds.
+ */
+unsigned region_sm_limit(const struct hami_region *hami, const struct ration_region *own, int dev);
+
+/* Sets the word of device `dev`: 0 is none, as 100. */
+void region_set_sm_limit(struct hami_region *hami, struct ration_region *own, int dev,
+			 uint64_t limit_pct);
+
+/* When limits of GPU time hold; a value that is none of them is SM_POLICY_FORCE. */
+enum sm_policy region_sm_policy(const struct ration_region *own);
+
+/* Whether limits of GPU time hold now, by the policy and, where it leaves that to it, the monitor. */
+bool region_sm_holds(const struct hami_region *hami, const struct ration_region *own);
 
 /*
  * Fills a text field of `to_bytes` from at most `from_bytes` that need not be terminated, or from

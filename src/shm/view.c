@@ -112,6 +112,16 @@ static uint64_t slot_bytes(const struct ration_region *own, unsigned index, int 
 	return e->after_bytes[(took ? e->seq : ~e->seq) & 1];
 }
 
+/* The limit of GPU time: the word's, or what is configured where that was cleared. */
+static unsigned sm_limit_pct(const struct snapshot *snap, const struct view *view, int d)
+{
+	uint64_t pct = region_sm_limit(snap->hami, snap->own, d);
+
+	if (pct == 0)
+		pct = limits_for_device(LIMITS_SM, view->sm_spec, d, view->devices[d].uuid);
+	return (unsigned)limits_effective(LIMITS_SM, pct);
+}
+
 static void read_devices(const struct snapshot *snap, struct view *view)
 {
 	uint64_t n = snap->hami->device_num;
@@ -133,6 +143,7 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 					 HAMI_UUID_BYTES);
 			dev->limit_bytes = snap->hami->limit_bytes[d];
 		}
+		dev->sm_limit_pct = sm_limit_pct(snap, view, d);
 	}
 }
 
@@ -210,6 +221,8 @@ static int read_processes(const struct snapshot *snap, struct view *view)
 static int read_snapshot(const struct snapshot *snap, struct view *view)
 {
 	view->kind = snap->own ? VIEW_OWN : VIEW_FOREIGN;
+	/* HAMi-core's policy does not stand in its file. */
+	view->is_sm_held = snap->hami->utilization_switch != 0;
 	if (snap->own) {
 		int held = is_held(snap);
 
@@ -223,6 +236,12 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 				 RATION_SPEC_BYTES);
 		region_copy_text(view->mem_source, sizeof(view->mem_source), snap->own->mem_source,
 				 RATION_SOURCE_BYTES);
+		region_copy_text(view->sm_spec, sizeof(view->sm_spec), snap->own->sm_spec,
+				 RATION_SPEC_BYTES);
+		region_copy_text(view->sm_source, sizeof(view->sm_source), snap->own->sm_source,
+				 RATION_SOURCE_BYTES);
+		view->sm_policy = region_sm_policy(snap->own);
+		view->is_sm_held = region_sm_holds(snap->hami, snap->own);
 	}
 	read_devices(snap, view);
 	return read_processes(snap, view);
@@ -258,6 +277,16 @@ int view_read(const char *path, struct view *out_view)
 out_close:
 	close(snap.fd);
 	return rc;
+}
+
+const char *view_spec(const struct view *view, enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? view->mem_spec : view->sm_spec;
+}
+
+const char *view_source(const struct view *view, enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? view->mem_source : view->sm_source;
 }
 
 void view_free(struct view *view)

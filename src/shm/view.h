@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "base/limits.h"
+
 #include <ration/region.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +20,7 @@ struct view_device {
 	uint64_t limit_bytes;    /* 0 = none */
 	uint64_t physical_bytes; /* of the card; 0 = not known */
 	uint64_t used_bytes;     /* by the living processes */
+	unsigned sm_limit_pct;   /* of GPU time, 1..99; 0 = none */
 };
 
 struct view_process {
@@ -33,6 +36,10 @@ struct view {
 	char name[RATION_NAME_BYTES]; /* "" = none */
 	char mem_spec[RATION_SPEC_BYTES]; /* base/limits.h; "" = none */
 	char mem_source[RATION_SOURCE_BYTES];
+	char sm_spec[RATION_SPEC_BYTES]; /* likewise, of GPU time */
+	char sm_source[RATION_SOURCE_BYTES];
+	enum sm_policy sm_policy;
+	bool is_sm_held;    /* its limits hold now, by the policy and what the monitor wants */
 	uint64_t created_s; /* CLOCK_REALTIME; 0 = not known */
 	int device_count;
 	struct view_device devices[RATION_DEVICES];
@@ -53,6 +60,10 @@ void view_free(struct view *view);
 
 /* True when a process or a `ration run` uses the region now. */
 bool view_is_alive(const struct view *view);
+
+/* The limits of a kind as configured, and where they came from: mem_spec and mem_source or sm_*. */
+const char *view_spec(const struct view *view, enum limits_kind kind);
+const char *view_source(const struct view *view, enum limits_kind kind);
 
 /*
  * What an allocation can still get: limit, or the card where that is smaller or nothing is limited,

@@ -207,13 +207,10 @@ int device_list_read(const char *path, struct device_list *out_list)
 
 const struct device_list_entry *device_list_find(const struct device_list *list, const char *who)
 {
-	char spec[80];
-
-	snprintf(spec, sizeof(spec), "%s:1", who);
 	for (int i = 0; i < list->count; i++) {
 		const struct device_list_entry *e = &list->entries[i];
 
-		if (limits_mentions(spec, e->is_mig ? -1 : e->index, e->uuid))
+		if (limits_names(who, e->is_mig ? -1 : e->index, e->uuid))
 			return e;
 	}
 	return NULL;

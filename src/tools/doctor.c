@@ -193,7 +193,7 @@ static void report_limits(const struct conf *conf, const struct scene *scene, co
 			DOCTOR_NOTE, "limit",
 			"none is set here (the lines above were tried with %s); `ration run --mem` "
 			"sets one",
-			units_format_size(limits_for_device(TRIAL_SPEC, 0, ""), text,
+			units_format_size(limits_for_device(LIMITS_MEM, TRIAL_SPEC, 0, ""), text,
 					  sizeof(text)));
 		return;
 	}

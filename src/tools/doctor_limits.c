@@ -42,7 +42,7 @@ void doctor_limits_variables(const struct conf *conf)
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
 	else
 		doctor_report(DOCTOR_OK, "configuration", "all that is set is understood");
-	if (conf->is_limited_by_file && getenv(conf_name(CONF_RATION_MEM)) &&
+	if (conf->is_limited_by_file[LIMITS_MEM] && getenv(conf_name(CONF_RATION_MEM)) &&
 	    !conf_is_from_file(conf, conf_name(CONF_RATION_MEM)))
 		doctor_report(DOCTOR_WARN, "configuration",
 			      "RATION_MEM is set, but " CONF_FILE
@@ -76,9 +76,9 @@ static bool is_source(const struct conf *conf, const char *name, int index, cons
 	only.conf = conf;
 	only.name = name;
 	if (conf_load(&part, "/nonexistent", getenv_only) < 0 ||
-	    !limits_mentions(part.mem_spec, index, uuid) ||
-	    limits_for_device(part.mem_spec, index, uuid) !=
-		    limits_for_device(conf->mem_spec, index, uuid))
+	    !limits_mentions(LIMITS_MEM, part.mem_spec, index, uuid) ||
+	    limits_for_device(LIMITS_MEM, part.mem_spec, index, uuid) !=
+		    limits_for_device(LIMITS_MEM, conf->mem_spec, index, uuid))
 		return false;
 	snprintf(out, out_bytes, "%s%s", name,
 		 conf_is_from_file(conf, name) ? " in " CONF_FILE : "");
@@ -127,9 +127,9 @@ static void report_row(const struct view *view, const char *path, int d, const s
 	char uuid[HAMI_UUID_BYTES], limit[32], configured[32], source[RATION_SOURCE_BYTES] = "";
 	char printable[RATION_SOURCE_BYTES];
 	int index = index_of(devices, dev->uuid);
-	uint64_t first = limits_for_device(view->mem_spec, index, dev->uuid);
+	uint64_t first = limits_for_device(LIMITS_MEM, view->mem_spec, index, dev->uuid);
 	bool has_source;
-	uint64_t now = limits_for_device(conf->mem_spec, index, dev->uuid);
+	uint64_t now = limits_for_device(LIMITS_MEM, conf->mem_spec, index, dev->uuid);
 
 	tools_printable(dev->uuid, uuid, sizeof(uuid));
 	size_or_none(dev->limit_bytes, limit, sizeof(limit));
@@ -169,7 +169,7 @@ void doctor_limits_of_conf(const struct conf *conf, const struct device_list *de
 	for (int i = 0; i < devices->count; i++) {
 		const struct device_list_entry *e = &devices->entries[i];
 		int index = e->is_mig ? -1 : e->index;
-		uint64_t bytes = limits_for_device(conf->mem_spec, index, e->uuid);
+		uint64_t bytes = limits_for_device(LIMITS_MEM, conf->mem_spec, index, e->uuid);
 
 		source_of(conf, index, e->uuid, source, sizeof(source));
 		doctor_report(DOCTOR_OK, TOPIC, "device %d %s: %s%s%s", e->index, e->uuid,

@@ -42,7 +42,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (opt->mem_spec)
 			argp_failure(state, TOOLS_USAGE, 0,
 				     "--mem is given twice; write all limits into one: 0:10g,1:4g");
-		if (limits_check(arg, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		if (limits_check(LIMITS_MEM, arg, LIMITS_ZERO_IS_ERROR, &err) < 0)
 			argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
 		opt->mem_spec = arg;
 		return 0;
@@ -165,7 +165,8 @@ static const char *size_text(uint64_t bytes, char *buf, size_t buf_bytes)
 /* A limit in force, and whose it is. */
 static void show_device(const struct view *view, int d)
 {
-	uint64_t configured = limits_for_device(view->mem_spec, d, view->devices[d].uuid);
+	uint64_t configured = limits_for_device(LIMITS_MEM, view->mem_spec, d,
+						view->devices[d].uuid);
 	uint64_t now = limit_change_in_force(view, d);
 	char size[32], was[32], source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
 

@@ -29,7 +29,8 @@ uint64_t limit_change_in_force(const struct view *view, int d)
 {
 	uint64_t word = view->devices[d].limit_bytes;
 
-	return word ? word : limits_for_device(view->mem_spec, d, view->devices[d].uuid);
+	return word ? word :
+		      limits_for_device(LIMITS_MEM, view->mem_spec, d, view->devices[d].uuid);
 }
 
 /* Opens the file to be changed: a descriptor, or -errno. */
@@ -84,7 +85,7 @@ static bool is_known(const struct limits_item *item, const struct view *view)
 
 	snprintf(one, sizeof(one), "%s:1", item->who);
 	for (int d = 0; d < view->device_count; d++)
-		if (limits_mentions(one, d, view->devices[d].uuid))
+		if (limits_mentions(LIMITS_MEM, one, d, view->devices[d].uuid))
 			return true;
 	return !item->who[0];
 }
@@ -106,7 +107,8 @@ static int check_devices(const char *spec, const struct view *view, struct compl
 {
 	struct limits_item item;
 
-	for (const char *at = spec; limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
+	for (const char *at = spec;
+	     limits_next(LIMITS_MEM, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
 		if (view->device_count && !is_known(&item, view))
 			return complain_unknown(item.who, view, err);
 	return 0;
@@ -126,19 +128,19 @@ static int complain_lifted(const char *what, uint64_t bytes, struct complaint *e
 static int compare(const char *spec, struct limit_change *change, struct complaint *err)
 {
 	const struct view *view = &change->before;
-	uint64_t general = limits_for_device(view->mem_spec, -1, NULL);
+	uint64_t general = limits_for_device(LIMITS_MEM, view->mem_spec, -1, NULL);
 	char what[32];
 
 	for (int d = 0; d < view->device_count; d++) {
 		struct limit_change_device *dev = &change->devices[d];
 
 		dev->old_bytes = limit_change_in_force(view, d);
-		dev->new_bytes = limits_for_device(spec, d, view->devices[d].uuid);
+		dev->new_bytes = limits_for_device(LIMITS_MEM, spec, d, view->devices[d].uuid);
 		snprintf(what, sizeof(what), "device %d", d);
 		if (dev->old_bytes && !dev->new_bytes)
 			return complain_lifted(what, dev->old_bytes, err);
 	}
-	if (general && !limits_for_device(spec, -1, NULL))
+	if (general && !limits_for_device(LIMITS_MEM, spec, -1, NULL))
 		return complain_lifted("all other devices", general, err);
 	return 0;
 }
@@ -155,10 +157,10 @@ static int store(int fd, const char *spec, const struct limit_change *change)
 
 	if (map == MAP_FAILED)
 		return -errno;
-	spec_begin(own);
+	spec_begin(own, LIMITS_MEM);
 	for (int d = 0; d < change->before.device_count; d++)
 		region_set_limit(hami, own, d, change->devices[d].new_bytes);
-	spec_end(own, spec, SOURCE);
+	spec_end(own, LIMITS_MEM, spec, SOURCE);
 	munmap(map, RATION_FILE_BYTES);
 	return 0;
 }

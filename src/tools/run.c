@@ -54,7 +54,7 @@ static void take_mem(const char *spec, struct options *opt, struct argp_state *s
 	struct limits_error err;
 	int n;
 
-	if (limits_check(spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
+	if (limits_check(LIMITS_MEM, spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
 		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
 	/* Each by itself, then all together: the complaint names what was written. */
 	n = snprintf(opt->mem_spec + have, room, "%s%s", have ? "," : "", spec);
@@ -62,7 +62,7 @@ static void take_mem(const char *spec, struct options *opt, struct argp_state *s
 		argp_failure(state, TOOLS_USAGE, 0,
 			     "--mem: too many limits; at most %zu characters",
 			     sizeof(opt->mem_spec) - 1);
-	else if (limits_check(opt->mem_spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
+	else if (limits_check(LIMITS_MEM, opt->mem_spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
 		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
 }
 
@@ -188,10 +188,10 @@ static void warn_if_larger(const char *source, const struct limits_item *item,
 {
 	char limit[32], card[32];
 
-	if (e->memory_bytes && item->bytes > e->memory_bytes)
+	if (e->memory_bytes && item->amount > e->memory_bytes)
 		tools_complain(COMMAND,
 			       "warning: %s: %s is more than device %s has; its own %s hold",
-			       source, units_format_size(item->bytes, limit, sizeof(limit)),
+			       source, units_format_size(item->amount, limit, sizeof(limit)),
 			       item->who, units_format_size(e->memory_bytes, card, sizeof(card)));
 }
 
@@ -200,11 +200,11 @@ static void warn_if_tiny(const char *source, const struct limits_item *item)
 {
 	char limit[32];
 
-	if (item->bytes < MIB)
+	if (item->amount < MIB)
 		tools_complain(COMMAND,
 			       "warning: %s: %s is less than any program needs; a number without a "
 			       "unit is in bytes, write 10g for 10 GiB",
-			       source, units_format_size(item->bytes, limit, sizeof(limit)));
+			       source, units_format_size(item->amount, limit, sizeof(limit)));
 }
 
 /*
@@ -220,7 +220,8 @@ static int check_devices(const char *spec, const char *source, const char *nvml)
 	/* A scheduler names devices by their place in the container, all of them or some. */
 	if (!strncmp(source, "CUDA_", 5))
 		return TOOLS_OK;
-	for (const char *at = spec; limits_next(&at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
+	for (const char *at = spec;
+	     limits_next(LIMITS_MEM, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
 		const struct device_list_entry *e;
 
 		warn_if_tiny(source, &item);

@@ -65,7 +65,7 @@ int run_env_use_library(const char *library, const struct tenant *tenant, const 
 		return rc;
 	remove_scheduler_variables();
 	/* A scheduler's 0 means no limit, which our variable cannot say; the region does. */
-	if (limits_check(mem_spec, LIMITS_ZERO_IS_ERROR, &ignored) == 0)
+	if (limits_check(LIMITS_MEM, mem_spec, LIMITS_ZERO_IS_ERROR, &ignored) == 0)
 		rc = setenv(conf_name(CONF_RATION_MEM), mem_spec, 1);
 	else
 		rc = unsetenv(conf_name(CONF_RATION_MEM));

@@ -218,7 +218,7 @@ def test_a_full_disk(place):
     script = (f"mount -t tmpfs -o size=64k none {place.folder}/disk && "
               f"{PROGRAMS}/context untouched; stat -c %s {place.folder}/disk/region")
     done = place.run("unshare", "-m", "/bin/sh", "-c", script, err=None)
-    assert "MiB of space (No space left on device)" in done.err
+    assert "iB of space (No space left on device)" in done.err
     assert done.lines[-1] == "0"
 
 

@@ -13,7 +13,11 @@ DEVICES_AT = RATION_AT + 3584
 ACCOUNTS_AT = DEVICES_AT + 128 * 32
 SLOTS_AT = ACCOUNTS_AT + 64 * 32
 SLOT_BYTES = 64 + (8 + 32) * 32
-FILE_BYTES = RATION_AT + 3584 + (128 + 64) * 32 + 1024 * SLOT_BYTES
+SM_SPEC_AT = SLOTS_AT + 1024 * SLOT_BYTES
+SM_POLICY_AT = SM_SPEC_AT + 2048 + 128
+SM_CHANGE_AT = SM_POLICY_AT + 4
+FILE_BYTES = SM_CHANGE_AT + 4 + 47 * 8
+POLICY_DEFAULT, POLICY_FORCE, POLICY_DISABLE = 0, 1, 2
 LOCK_SLOT = 1 << 40
 LOCK_KEEPER = LOCK_SLOT + 65536
 
@@ -24,25 +28,31 @@ def put(image, at, fmt, *values):
     struct.pack_into("<" + fmt, image, at, *values)
 
 
-def blank(name="tenant", spec="1g", source="RATION_MEM"):
+def blank(name="tenant", spec="1g", source="RATION_MEM", sm_spec="", sm_source="",
+          sm_policy=POLICY_FORCE):
     """An initialised region of ours without devices."""
     image = bytearray(FILE_BYTES)
     put(image, 0, "iII", HAMI_MAGIC, 1, 2)
-    put(image, RATION_AT, "QII", RATION_MAGIC, 1, FILE_BYTES)
+    put(image, RATION_AT, "QII", RATION_MAGIC, 2, FILE_BYTES)
     put(image, RATION_AT + 16, "II", 32, 1024)
     put(image, RATION_AT + 32, "Q", 1700000000)
     put(image, RATION_AT + 48, "64s", name.encode())
     put(image, RATION_AT + 112, "2048s", spec.encode())
     put(image, RATION_AT + 2160, "128s", source.encode())
+    put(image, RATION_AT + 2292, "I", 2)
+    put(image, SM_SPEC_AT, "2048s128sII", sm_spec.encode(), sm_source.encode(), sm_policy, 2)
+    put(image, 1728, "16Q", *[100] * 16)
+    put(image, 2008900, "i", 1)
     return image
 
 
-def add_device(image, index, uuid, limit, physical=0):
+def add_device(image, index, uuid, limit, physical=0, sm_limit=100):
     put(image, DEVICES_AT + 128 * index, "48sQ", uuid.encode(), physical)
     put(image, RATION_AT + 24, "I", index + 1)
     put(image, 56, "Q", index + 1)
     put(image, 64 + 96 * index, "96s", uuid.encode())
     put(image, 1600 + 8 * index, "Q", limit)
+    put(image, 1728 + 8 * index, "Q", sm_limit)
 
 
 def add_process(image, slot, pid, comm, used):

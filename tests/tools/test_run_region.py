@@ -255,7 +255,7 @@ def test_name_that_another_user_has(ration):
 
 
 def test_file_size_limit(ration):
-    size = f"needs {region.FILE_BYTES / (1 << 20):.1f} MiB"
+    size = f"needs {region.FILE_BYTES >> 10} KiB"
     refused(ration, size, "ulimit", preexec_fn=lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)))
 
@@ -272,7 +272,7 @@ def test_full_disk(ration, tmp_path):
         pytest.skip("no mounts here")
     assert out.returncode == 125
     assert "No space left" in out.stderr
-    assert f"its {region.FILE_BYTES / (1 << 20):.1f} MiB of space" in out.stderr
+    assert f"its {region.FILE_BYTES >> 10} KiB of space" in out.stderr
 
 
 @pytest.mark.parametrize("what", ["file", "missing parent"])

@@ -50,6 +50,9 @@ static void test_nothing_set(void **state)
 	assert_string_equal(conf.error, "");
 	assert_string_equal(conf.mem_spec, "");
 	assert_string_equal(conf.mem_source, "");
+	assert_string_equal(conf.sm_spec, "");
+	assert_string_equal(conf.sm_source, "");
+	assert_int_equal(conf.sm_policy, SM_POLICY_DEFAULT);
 	assert_string_equal(conf.region_path, CONF_DEFAULT_REGION);
 	assert_true(conf.region_is_default);
 	assert_string_equal(conf.name, "");
@@ -99,6 +102,19 @@ static void test_what_cannot_be_understood(void **state)
 		{ "CUDA_DEVICE_MEMORY_LIMIT_0=1.5.2g", "CUDA_DEVICE_MEMORY_LIMIT_0:", "'1.5.2g'" },
 		{ "CUDA_DEVICE_MEMORY_LIMIT_0=0x10m", "CUDA_DEVICE_MEMORY_LIMIT_0:", "'0x10m'" },
 		{ "CUDA_DEVICE_MEMORY_LIMIT_63=x", "CUDA_DEVICE_MEMORY_LIMIT_63:", "'x'" },
+		{ "RATION_SM=0", "RATION_SM:", "is zero" },
+		{ "RATION_SM=101", "RATION_SM:", "'101'" },
+		{ "RATION_SM=-5", "RATION_SM:", "'-5'" },
+		{ "RATION_SM=abc", "RATION_SM:", "'abc'" },
+		{ "RATION_SM=30x", "RATION_SM:", "'30x'" },
+		{ "RATION_SM=", "RATION_SM:", "is empty" },
+		{ "RATION_SM=1:", "RATION_SM:", "is empty" },
+		{ "RATION_SM=0:30,0:50", "RATION_SM:", "twice" },
+		{ "CUDA_DEVICE_SM_LIMIT=lots", "CUDA_DEVICE_SM_LIMIT:", "'lots'" },
+		{ "CUDA_DEVICE_SM_LIMIT=-1", "CUDA_DEVICE_SM_LIMIT:", "'-1'" },
+		{ "CUDA_DEVICE_SM_LIMIT=", "CUDA_DEVICE_SM_LIMIT:", "is empty" },
+		{ "CUDA_DEVICE_SM_LIMIT=0:30", "CUDA_DEVICE_SM_LIMIT:", "give one percentage" },
+		{ "CUDA_DEVICE_SM_LIMIT_3=30m", "CUDA_DEVICE_SM_LIMIT_3:", "'30m'" },
 		{ "RATION_LOG=loud", "RATION_LOG:", "'loud'" },
 		{ "RATION_LOG=", "RATION_LOG:", "error, warn, info, debug" },
 		{ "RATION_CHARGE_CONTEXT=maybe", "RATION_CHARGE_CONTEXT:", "'maybe'" },
@@ -157,18 +173,130 @@ static void test_scheduler_limits(void **state)
 				      "CUDA_DEVICE_MEMORY_LIMIT_2=1g",
 				      "CUDA_DEVICE_MEMORY_LIMIT=5g")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 3000 * MIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 5 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 2, UUID_A), 1 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 3000 * MIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_A), 5 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 2, UUID_A), 1 * GIB);
 	assert_string_equal(conf.mem_source, "CUDA_DEVICE_MEMORY_LIMIT_0");
 
 	/* Koordinator writes plain bytes. */
 	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT=8589934592")), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 8 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 8 * GIB);
 
 	/* Ours goes before theirs. */
 	assert_int_equal(load_env(ENV("RATION_MEM=2g", "CUDA_DEVICE_MEMORY_LIMIT_0=7g")), 0);
 	assert_string_equal(conf.mem_spec, "2g");
+}
+
+static void test_limits_of_gpu_time(void **state)
+{
+	static const char *const more[] = { "100", "101", "4294967326" };
+	char set[64];
+
+	(void)state;
+	assert_int_equal(load_env(ENV("RATION_SM=0:30,1:50%")), 0);
+	assert_string_equal(conf.sm_spec, "0:30,1:50%");
+	assert_string_equal(conf.sm_source, "RATION_SM");
+	assert_int_equal(conf.sm_policy, SM_POLICY_FORCE);
+	assert_string_equal(conf.mem_spec, "");
+	assert_int_equal(load_env(ENV("RATION_SM=100")), 0);
+	assert_string_equal(conf.sm_spec, "100");
+
+	/* The schedulers'; memory's variables are others. */
+	assert_int_equal(load_env(ENV("CUDA_DEVICE_SM_LIMIT=30", "CUDA_DEVICE_SM_LIMIT_1=50",
+				      "CUDA_DEVICE_SM_LIMIT_2=0", "CUDA_DEVICE_SM_LIMIT_3=100",
+				      "CUDA_DEVICE_MEMORY_LIMIT_3=1g")),
+			 0);
+	assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 0, UUID_A), 30);
+	assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 1, UUID_A), 50);
+	assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 2, UUID_A), 30);
+	assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 3, UUID_A), 100);
+	assert_string_equal(conf.sm_source, "CUDA_DEVICE_SM_LIMIT_1");
+	assert_int_equal(conf.sm_policy, SM_POLICY_DEFAULT);
+	assert_string_equal(conf.mem_spec, "3:1g");
+
+	/* Zero, and a hundred and more, are no limit. */
+	assert_int_equal(load_env(ENV("CUDA_DEVICE_SM_LIMIT=0")), 0);
+	assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 0, UUID_A), 0);
+	for (size_t i = 0; i < sizeof(more) / sizeof(*more); i++) {
+		snprintf(set, sizeof(set), "CUDA_DEVICE_SM_LIMIT=%s", more[i]);
+		assert_int_equal(load_env(ENV(set)), 0);
+		assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 0, UUID_A), 100);
+	}
+
+	/* By place in NVIDIA_VISIBLE_DEVICES, as memory's. */
+	assert_int_equal(load_env(ENV("NVIDIA_VISIBLE_DEVICES=" UUID_B "," UUID_A,
+				      "CUDA_DEVICE_SM_LIMIT_0=20")),
+			 0);
+	assert_string_equal(conf.sm_spec, UUID_B ":20");
+
+	/* Ours goes before theirs, and no policy and no monitor switches it off. */
+	assert_int_equal(load_env(ENV("RATION_SM=40", "CUDA_DEVICE_SM_LIMIT=20",
+				      "GPU_CORE_UTILIZATION_POLICY=disable")),
+			 0);
+	assert_string_equal(conf.sm_spec, "40");
+	assert_int_equal(conf.sm_policy, SM_POLICY_FORCE);
+}
+
+static void test_policy(void **state)
+{
+	static const struct {
+		const char *set;
+		enum sm_policy policy;
+	} cases[] = {
+		{ "GPU_CORE_UTILIZATION_POLICY=force", SM_POLICY_FORCE },
+		{ "GPU_CORE_UTILIZATION_POLICY=FORCE", SM_POLICY_FORCE },
+		{ "GPU_CORE_UTILIZATION_POLICY=disable", SM_POLICY_DISABLE },
+		{ "GPU_CORE_UTILIZATION_POLICY=DISABLE", SM_POLICY_DISABLE },
+		{ "GPU_CORE_UTILIZATION_POLICY=Disable", SM_POLICY_DEFAULT },
+		{ "GPU_CORE_UTILIZATION_POLICY=default", SM_POLICY_DEFAULT },
+		{ "GPU_CORE_UTILIZATION_POLICY=", SM_POLICY_DEFAULT },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_int_equal(load_env(ENV("CUDA_DEVICE_SM_LIMIT=30", cases[i].set)), 0);
+		assert_int_equal(conf.sm_policy, cases[i].policy);
+	}
+}
+
+/* Whatever limit of GPU time the operator's file sets, the environment loosens it in no way. */
+static void test_gpu_time_below_the_file(void **state)
+{
+	static const char *const files[] = { "CUDA_DEVICE_SM_LIMIT=30\n", "RATION_SM=30\n",
+					     "CUDA_DEVICE_SM_LIMIT_0=30\n" };
+	const char *const *loose = ENV("RATION_SM=90", "CUDA_DEVICE_SM_LIMIT_0=90",
+				       "GPU_CORE_UTILIZATION_POLICY=disable",
+				       "CUDA_DISABLE_CONTROL=true");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+		assert_int_equal(load_file(files[i], loose), 0);
+		assert_int_equal(limits_for_device(LIMITS_SM, conf.sm_spec, 0, UUID_A), 30);
+		assert_says(conf.sm_source, "/overrideEnv");
+		if (conf.sm_policy == SM_POLICY_DISABLE || conf.disabled)
+			fail_msg("the environment goes above the file's %s", files[i]);
+	}
+	/* It may be stricter. */
+	assert_int_equal(load_file(files[0], ENV("GPU_CORE_UTILIZATION_POLICY=force")), 0);
+	assert_int_equal(conf.sm_policy, SM_POLICY_FORCE);
+	/* The file's own policy counts, over the environment's too. */
+	assert_int_equal(load_file("CUDA_DEVICE_SM_LIMIT=30\nGPU_CORE_UTILIZATION_POLICY=disable\n",
+				   ENV("GPU_CORE_UTILIZATION_POLICY=force")),
+			 0);
+	assert_int_equal(conf.sm_policy, SM_POLICY_DISABLE);
+	assert_int_equal(load_file("GPU_CORE_UTILIZATION_POLICY=force\n",
+				   ENV("GPU_CORE_UTILIZATION_POLICY=disable",
+				       "CUDA_DEVICE_SM_LIMIT=30")),
+			 0);
+	assert_int_equal(conf.sm_policy, SM_POLICY_FORCE);
+	/* A limit of memory there leaves GPU time to the environment, and the other way round. */
+	assert_int_equal(load_file("RATION_MEM=1g\n", loose), 0);
+	assert_string_equal(conf.sm_spec, "90");
+	assert_int_equal(load_file("RATION_SM=30\n",
+				   ENV("RATION_MEM=5g", "RATION_CHARGE_CONTEXT=false")),
+			 0);
+	assert_string_equal(conf.mem_spec, "5g");
+	assert_true(conf.context_free);
 }
 
 /* Zero is no limit there, but a device's own zero leaves it to the limit of all. */
@@ -177,16 +305,16 @@ static void test_zero_of_one_device(void **state)
 	(void)state;
 	assert_int_equal(
 		load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0", "CUDA_DEVICE_MEMORY_LIMIT=5g")), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 5 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 5 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 5 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_A), 5 * GIB);
 	assert_string_equal(conf.mem_source, "CUDA_DEVICE_MEMORY_LIMIT");
 
 	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0m",
 				      "CUDA_DEVICE_MEMORY_LIMIT_1=2g",
 				      "CUDA_DEVICE_MEMORY_LIMIT=0")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 2 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 0);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_A), 2 * GIB);
 
 	/* Alone it says that there is none. */
 	assert_int_equal(load_env(ENV("CUDA_DEVICE_MEMORY_LIMIT_0=0")), 0);
@@ -217,7 +345,7 @@ static const char *no_getenv(const char *name)
 static void body_index_out_of_reach(void *name)
 {
 	clearenv();
-	CHECK(setenv(name, "1g", 1) == 0);
+	CHECK(setenv(name, "1", 1) == 0);
 	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == -EINVAL);
 	CHECK(!strncmp(conf.error, name, strlen(name)) && conf.error[strlen(name)] == ':');
 	CHECK(strstr(conf.error, "0 to 63"));
@@ -225,6 +353,7 @@ static void body_index_out_of_reach(void *name)
 	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", no_getenv) == 0);
 	/* Ours goes before theirs, right or wrong. */
 	CHECK(setenv("RATION_MEM", "2g", 1) == 0);
+	CHECK(setenv("RATION_SM", "30", 1) == 0);
 	CHECK(conf_load(&conf, "/nonexistent/overrideEnv", real_getenv) == 0);
 }
 
@@ -243,7 +372,8 @@ static void test_index_out_of_reach(void **state)
 					     "CUDA_DEVICE_MEMORY_LIMIT_99",
 					     "CUDA_DEVICE_MEMORY_LIMIT_00",
 					     "CUDA_DEVICE_MEMORY_LIMIT_01",
-					     "CUDA_DEVICE_MEMORY_LIMIT_18446744073709551617" };
+					     "CUDA_DEVICE_MEMORY_LIMIT_18446744073709551617",
+					     "CUDA_DEVICE_SM_LIMIT_64" };
 	static const char *const right[] = { "CUDA_DEVICE_MEMORY_LIMIT_0",
 					     "CUDA_DEVICE_MEMORY_LIMIT_63",
 					     "CUDA_DEVICE_MEMORY_LIMIT_",
@@ -280,7 +410,7 @@ static void test_all_indices(void **state)
 	env[64] = NULL;
 	assert_int_equal(load_env(env), 0);
 	for (int i = 0; i < 64; i++)
-		assert_int_equal(limits_for_device(conf.mem_spec, i, UUID_A),
+		assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, i, UUID_A),
 				 (uint64_t)(i + 1) * MIB);
 }
 
@@ -292,15 +422,15 @@ static void test_visible_uuids(void **state)
 				      "CUDA_DEVICE_MEMORY_LIMIT_0=1g",
 				      "CUDA_DEVICE_MEMORY_LIMIT_1=2g")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 2 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_B), 1 * GIB);
-	assert_int_equal(limits_check(conf.mem_spec, LIMITS_ZERO_IS_NONE, NULL), 0);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 2 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_B), 1 * GIB);
+	assert_int_equal(limits_check(LIMITS_MEM, conf.mem_spec, LIMITS_ZERO_IS_NONE, NULL), 0);
 
 	/* Shorter than the limits, or no UUIDs: by index. */
 	assert_int_equal(load_env(ENV("NVIDIA_VISIBLE_DEVICES=" UUID_B,
 				      "CUDA_DEVICE_MEMORY_LIMIT_1=2g")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 2 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_A), 2 * GIB);
 	for (int i = 0; i < 4; i++) {
 		static const char *const lists[] = {
 			"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_VISIBLE_DEVICES=0,1",
@@ -308,7 +438,7 @@ static void test_visible_uuids(void **state)
 		};
 
 		assert_int_equal(load_env(ENV(lists[i], "CUDA_DEVICE_MEMORY_LIMIT_0=2g")), 0);
-		assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 2 * GIB);
+		assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 2 * GIB);
 	}
 }
 
@@ -326,8 +456,9 @@ static void test_odd_visible_devices(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
 		assert_int_equal(load_env(ENV(lists[i], "CUDA_DEVICE_MEMORY_LIMIT_0=2g")), 0);
-		assert_int_equal(limits_check(conf.mem_spec, LIMITS_ZERO_IS_NONE, NULL), 0);
-		if (limits_for_device(conf.mem_spec, 0, UUID_A) != 2 * GIB)
+		assert_int_equal(limits_check(LIMITS_MEM, conf.mem_spec, LIMITS_ZERO_IS_NONE, NULL),
+				 0);
+		if (limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A) != 2 * GIB)
 			fail_msg("%s: '%s' limits device 0 not", lists[i], conf.mem_spec);
 	}
 }
@@ -468,8 +599,8 @@ static void test_file_goes_before_the_environment(void **state)
 				   ENV("CUDA_DEVICE_MEMORY_LIMIT=9g", "RATION_NAME=mine",
 				       "RATION_LOG=info")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 2 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 11, UUID_A), 7 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 2 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 11, UUID_A), 7 * GIB);
 	assert_string_equal(conf.name, "from=the file");
 	assert_int_equal(conf.log, LOG_INFO);
 	assert_says(conf.mem_source, "/overrideEnv");
@@ -492,12 +623,12 @@ static void test_limits_of_the_file_go_before_all(void **state)
 {
 	(void)state;
 	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT=1g\n", ENV("RATION_MEM=100g")), 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), GIB);
 
 	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT=1g\n",
 				   ENV("CUDA_DEVICE_MEMORY_LIMIT_0=100g")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), GIB);
 
 	/* What the file does not speak of stays as the scheduler set it. */
 	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT_1=1g\n",
@@ -505,9 +636,9 @@ static void test_limits_of_the_file_go_before_all(void **state)
 				       "CUDA_DEVICE_MEMORY_LIMIT_1=100g",
 				       "CUDA_DEVICE_MEMORY_LIMIT=4g")),
 			 0);
-	assert_int_equal(limits_for_device(conf.mem_spec, 0, UUID_A), 3 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 1, UUID_A), 1 * GIB);
-	assert_int_equal(limits_for_device(conf.mem_spec, 2, UUID_A), 4 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 0, UUID_A), 3 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 1, UUID_A), 1 * GIB);
+	assert_int_equal(limits_for_device(LIMITS_MEM, conf.mem_spec, 2, UUID_A), 4 * GIB);
 
 	assert_int_equal(load_file("RATION_MEM=1g\n",
 				   ENV("RATION_MEM=5g", "CUDA_DEVICE_MEMORY_LIMIT_0=7g")),
@@ -601,6 +732,9 @@ int main(void)
 		cmocka_unit_test(test_the_first_error_is_told),
 		cmocka_unit_test(test_long_values),
 		cmocka_unit_test(test_scheduler_limits),
+		cmocka_unit_test(test_limits_of_gpu_time),
+		cmocka_unit_test(test_policy),
+		scratch_test(test_gpu_time_below_the_file),
 		cmocka_unit_test(test_zero_of_one_device),
 		cmocka_unit_test(test_index_out_of_reach),
 		scratch_test(test_index_out_of_reach_in_the_file),

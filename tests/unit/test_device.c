@@ -71,7 +71,7 @@ static int check_spec(const char *spec, struct limits_error *err)
 	struct member m;
 
 	member_join(&m, scratch_path("region"), spec, 0, 2);
-	return device_check_spec(&m.region, err);
+	return device_check_spec(&m.region, LIMITS_MEM, err);
 }
 
 static void good_spec(void)
@@ -114,6 +114,21 @@ static void spec_that_is_none(void)
 	CHECK(strstr(err.text, "4x"));
 }
 
+/* A device that only a limit of GPU time names. */
+static void spec_of_gpu_time(void)
+{
+	struct region_setup setup = { .mem_spec = "0:1g", .sm_spec = "1:30,2:50" };
+	struct region_error error;
+	struct limits_error err;
+	struct region region;
+
+	CHECK(region_open(scratch_path("region"), &setup, &region, &error) == 0);
+	device_enter(&region, infos(0, 2), 2, NULL, 0);
+	CHECK_EQ(device_check_spec(&region, LIMITS_MEM, &err), 0);
+	CHECK(device_check_spec(&region, LIMITS_SM, &err) == -ENODEV);
+	CHECK(strstr(err.text, "2 names no device here"));
+}
+
 static void a_child_has_no_ordinals(void)
 {
 	struct member m;
@@ -142,6 +157,7 @@ int main(void)
 		fresh_test(spec_of_an_index_that_is_not_there),
 		fresh_test(spec_of_a_uuid_that_is_not_there),
 		fresh_test(spec_that_is_none),
+		fresh_test(spec_of_gpu_time),
 		fresh_test(a_child_has_no_ordinals),
 	};
 

@@ -78,9 +78,9 @@ static void the_limit_is_hard(void)
 /* As `ration limit` does it. */
 static void change_limit(struct member *m, const char *spec, uint64_t limit_bytes)
 {
-	spec_begin(m->region.own);
+	spec_begin(m->region.own, LIMITS_MEM);
 	region_set_limit(m->region.hami, m->region.own, 0, limit_bytes);
-	spec_end(m->region.own, spec, "test");
+	spec_end(m->region.own, LIMITS_MEM, spec, "test");
 }
 
 /* A cleared word leads to what is configured now, not to what was when the process joined. */
@@ -97,9 +97,9 @@ static void a_limit_that_was_changed_is_the_one_that_holds(void)
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(512));
 	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512) + 1) == -EDQUOT);
 	/* In the midst of a change, and after one that nobody ended, what was read last holds. */
-	spec_begin(m.region.own);
+	spec_begin(m.region.own, LIMITS_MEM);
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(512));
-	spec_end(m.region.own, "256m", "test");
+	spec_end(m.region.own, LIMITS_MEM, "256m", "test");
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(256));
 	/* So it does under a text that is none, or has no end. */
 	change_limit(&m, "nonsense", 0);
@@ -125,11 +125,11 @@ static void a_change_that_was_cut_off_lifts_no_limit(void)
 	CHECK(region_add_device(&m.region, member_uuid(0), UINT64_C(16) << 30) == 0);
 	CHECK(slot_claim(&m.region, &m.slot) == 0);
 	region_settle(&m.region);
-	spec_begin(m.region.own);
+	spec_begin(m.region.own, LIMITS_MEM);
 	quota_init(&m.region, &m.slot);
 	region_set_limit(m.region.hami, m.region.own, 0, 0);
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(1024));
-	spec_end(m.region.own, "2g", "test");
+	spec_end(m.region.own, LIMITS_MEM, "2g", "test");
 	CHECK_EQ(quota_limit(dev0), MIB_BYTES(2048));
 }
 

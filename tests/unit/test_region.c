@@ -30,6 +30,9 @@ static void test_a_new_region(void **state)
 	struct region_setup setup = { .name = "job",
 				      .mem_spec = "1g",
 				      .mem_source = "--mem",
+				      .sm_spec = "30",
+				      .sm_source = "--sm",
+				      .sm_policy = SM_POLICY_FORCE,
 				      .priority = 0,
 				      .flags = RATION_FLAG_CONTEXT_FREE };
 	struct stat st;
@@ -59,6 +62,9 @@ static void test_a_new_region(void **state)
 	assert_string_equal(r.own->name, "job");
 	assert_string_equal(r.own->mem_spec, "1g");
 	assert_string_equal(r.own->mem_source, "--mem");
+	assert_string_equal(r.own->sm_spec, "30");
+	assert_string_equal(r.own->sm_source, "--sm");
+	assert_int_equal(r.own->sm_policy, SM_POLICY_FORCE);
 	assert_int_equal(r.own->flags, RATION_FLAG_CONTEXT_FREE);
 	region_close(&r);
 	assert_judged(scratch_path("region"));
@@ -220,6 +226,49 @@ static void test_stored_limits_that_make_no_sense(void **state)
 	}
 	open_settled(&r, &setup);
 	assert_string_equal(r.own->mem_spec, "1g");
+	region_close(&r);
+}
+
+/* Each kind's limits by themselves: who brings some of one keeps the file's of the other. */
+static void test_limits_that_nobody_speaks_of(void **state)
+{
+	struct region_setup setup = { .mem_spec = "1g", .mem_source = "x", .priority = 1 };
+	struct region_error err;
+	struct region r;
+
+	(void)state;
+	setup.sm_spec = "30";
+	setup.sm_source = "x";
+	setup.sm_policy = SM_POLICY_FORCE;
+	open_settled(&r, &setup);
+	region_close(&r);
+	setup.sm_spec = NULL;
+	setup.sm_policy = SM_POLICY_DISABLE;
+	setup.mem_spec = "2g";
+	open_settled(&r, &setup);
+	assert_string_equal(r.own->mem_spec, "2g");
+	assert_string_equal(r.own->sm_spec, "30");
+	assert_string_equal(r.own->sm_source, "x");
+	assert_int_equal(r.own->sm_policy, SM_POLICY_FORCE);
+	strcpy(r.own->sm_spec, "4x");
+	region_close(&r);
+	assert_int_equal(open_with(&r, &setup, &err), -EBADMSG);
+	setup.sm_spec = "50";
+	setup.mem_spec = NULL;
+	open_settled(&r, &setup);
+	assert_string_equal(r.own->mem_spec, "2g");
+	assert_string_equal(r.own->sm_spec, "50");
+	assert_int_equal(r.own->sm_policy, SM_POLICY_DISABLE);
+	/* Cut short and made long again by somebody: what it said is lost, and that is no "no limit". */
+	assert_int_equal(truncate(r.path,
+				  RATION_OFFSET + (off_t)offsetof(struct ration_region, sm_spec)),
+			 0);
+	region_close(&r);
+	setup.sm_spec = NULL;
+	assert_int_equal(open_with(&r, &setup, &err), -EBADMSG);
+	setup.sm_spec = "50";
+	open_settled(&r, &setup);
+	assert_string_equal(r.own->mem_spec, "2g");
 	region_close(&r);
 }
 
@@ -463,6 +512,7 @@ int main(void)
 		scratch_test(test_configuration_outlives_its_processes),
 		scratch_test(test_long_texts_are_cut),
 		scratch_test(test_stored_limits_that_make_no_sense),
+		scratch_test(test_limits_that_nobody_speaks_of),
 		scratch_test(test_a_living_tenant_stays_as_it_is),
 		scratch_test(test_a_keeper_keeps_it),
 		scratch_test(test_many_creators_make_one_region),

@@ -120,11 +120,75 @@ static void test_counts_from_the_file_are_bounded(void **state)
 	region_close(&r);
 }
 
+static void test_limits_of_gpu_time(void **state)
+{
+	struct region_setup setup = { .sm_spec = "30,1:100,2:50", .sm_source = "x", .priority = 1 };
+	struct region r;
+	char uuid[64];
+
+	(void)state;
+	open_settled(&r, &setup);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		snprintf(uuid, sizeof(uuid), "GPU-%08d-0000-0000-0000-000000000000", d);
+		assert_int_equal(region_add_device(&r, uuid, GIB), d);
+		assert_int_equal(region_sm_limit(r.hami, r.own, d), d == 1 ? 100 :
+								    d == 2 ? 50 :
+									     30);
+	}
+	assert_int_equal(r.hami->sm_limit_pct[0], 30);
+	assert_int_equal(r.hami->sm_limit_pct[1], 100);
+	/* The monitors' setter writes the same words; what is above 100 is none, 0 is a cleared one. */
+	r.hami->sm_limit_pct[0] = 70;
+	assert_int_equal(region_sm_limit(r.hami, r.own, 0), 70);
+	r.hami->sm_limit_pct[0] = 101;
+	assert_int_equal(region_sm_limit(r.hami, r.own, 0), LIMITS_SM_NONE_PCT);
+	r.hami->sm_limit_pct[0] = UINT64_C(0x10000001e);
+	assert_int_equal(region_sm_limit(r.hami, r.own, 0), LIMITS_SM_NONE_PCT);
+	r.hami->sm_limit_pct[0] = 0;
+	assert_int_equal(region_sm_limit(r.hami, r.own, 0), 0);
+	region_set_sm_limit(r.hami, r.own, 20, 40);
+	assert_int_equal(region_sm_limit(r.hami, r.own, 20), 40);
+	assert_int_equal(region_sm_limit(r.hami, r.own, 4), 30);
+	/* No limit is HAMi's 100, not a cleared word. */
+	region_set_sm_limit(r.hami, r.own, 4, 0);
+	assert_int_equal(r.hami->sm_limit_pct[4], 100);
+	region_close(&r);
+	assert_judged(scratch_path("region"));
+}
+
+static void test_when_limits_of_gpu_time_hold(void **state)
+{
+	static const struct {
+		uint32_t policy;
+		int on, off; /* while the monitor's switch is on and off */
+	} cases[] = {
+		{ SM_POLICY_DEFAULT, 1, 0 },
+		{ SM_POLICY_FORCE, 1, 1 },
+		{ SM_POLICY_DISABLE, 0, 0 },
+		{ 77, 1, 1 },
+	};
+	struct region r;
+
+	(void)state;
+	open_settled(&r, &plain);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		r.own->sm_policy = cases[i].policy;
+		r.hami->utilization_switch = 1;
+		assert_int_equal(region_sm_holds(r.hami, r.own), cases[i].on);
+		r.hami->utilization_switch = 0;
+		assert_int_equal(region_sm_holds(r.hami, r.own), cases[i].off);
+	}
+	assert_int_equal(region_sm_policy(r.own), SM_POLICY_FORCE);
+	region_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_devices),
 		scratch_test(test_more_devices_than_hami_has),
+		scratch_test(test_limits_of_gpu_time),
+		scratch_test(test_when_limits_of_gpu_time_hold),
 		scratch_test(test_device_counts_agree_again),
 		scratch_test(test_counts_from_the_file_are_bounded),
 	};

@@ -287,6 +287,32 @@ static void test_another_layout_of_ours(void **state)
 	region_close(&r);
 }
 
+/* The first layout: no limits of GPU time, and it ended behind the slots. */
+static void make_first_layout(struct region *r)
+{
+	r->own->layout = 1;
+	r->own->file_bytes = RATION_OFFSET + offsetof(struct ration_region, sm_spec);
+	assert_int_equal(truncate(r->path, (off_t)r->own->file_bytes), 0);
+}
+
+static void test_an_older_layout_of_ours(void **state)
+{
+	struct region_setup setup = plain;
+	struct region r;
+
+	(void)state;
+	setup.sm_spec = "30";
+	open_good(&r, &setup);
+	make_first_layout(&r);
+	region_close(&r);
+	open_good(&r, &setup);
+	assert_int_equal(r.own->layout, RATION_LAYOUT);
+	assert_int_equal(r.own->file_bytes, RATION_FILE_BYTES);
+	assert_int_equal(r.own->generation, 1);
+	assert_string_equal(r.own->sm_spec, "30");
+	region_close(&r);
+}
+
 static void body_member(void *arg)
 {
 	struct region r;
@@ -301,6 +327,7 @@ static void body_member(void *arg)
 /* With a living process in it, what is not whole must not be made anew under its feet. */
 static void test_broken_while_in_use(void **state)
 {
+	struct region_setup setup = plain;
 	struct region_error err;
 	struct region r, broken;
 	struct child c;
@@ -309,24 +336,29 @@ static void test_broken_while_in_use(void **state)
 	open_good(&r, &plain);
 	c = child_start(body_member, NULL);
 	child_await(&c, 'k');
-	for (int i = 0; i < 3; i++) {
-		uint32_t layout = r.own->layout;
+	for (int i = 0; i < 4; i++) {
+		uint32_t layout = r.own->layout, file_bytes = r.own->file_bytes;
 
 		if (i == 0)
 			r.own->layout = RATION_LAYOUT + 1;
 		else if (i == 1)
 			r.hami->magic = 0;
-		else
+		else if (i == 2)
 			assert_int_equal(truncate(r.path, RATION_FILE_BYTES - 1), 0);
+		else
+			make_first_layout(&r);
 		assert_int_equal(open_region(&broken, &plain, &err), -ESTALE);
 		assert_says(err.text, scratch_path("region"));
 		assert_says(err.text, "end its processes first");
 		r.own->layout = layout;
+		r.own->file_bytes = file_bytes;
 		r.hami->magic = HAMI_MAGIC;
 	}
 	child_kill(&c);
 	region_close(&r);
-	open_good(&r, &plain);
+	/* What stood behind the slots is lost, so who comes next has to say it. */
+	setup.sm_spec = "30";
+	open_good(&r, &setup);
 	region_close(&r);
 }
 
@@ -445,6 +477,7 @@ int main(void)
 		scratch_test(test_regions_of_other_versions),
 		scratch_test(test_short_by_one_byte),
 		scratch_test(test_another_layout_of_ours),
+		scratch_test(test_an_older_layout_of_ours),
 		scratch_test(test_broken_while_in_use),
 		scratch_test(test_a_process_of_another_library),
 		scratch_test(test_same_inode_elsewhere),

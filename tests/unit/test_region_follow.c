@@ -10,7 +10,7 @@ static void test_one_that_stays(void **state)
 	(void)state;
 	tenant_open(&r, scratch_path("region"), "1g");
 	assert_int_equal(region_follow(&r), 0);
-	assert_int_equal(region_check(&r, 0), 0);
+	assert_int_equal(region_check(&r), 0);
 	region_close(&r);
 }
 
@@ -22,9 +22,9 @@ static void test_one_that_is_initialised_anew(void **state)
 	(void)state;
 	tenant_open(&r, scratch_path("region"), "1g");
 	tenant_open(&other, scratch_path("region"), "2g");
-	assert_int_equal(region_check(&r, 0), -ESTALE);
+	assert_int_equal(region_check(&r), -ESTALE);
 	assert_int_equal(region_follow(&r), 0);
-	assert_int_equal(region_check(&r, 0), 0);
+	assert_int_equal(region_check(&r), 0);
 	assert_string_equal(r.own->mem_spec, "2g");
 	region_close(&other);
 	region_close(&r);

@@ -12,10 +12,21 @@
 static char path[512], copy_path[512];
 
 static struct region_setup setup_1g = {
-	.name = "a", .mem_spec = "1g", .mem_source = "x", .priority = 1
+	.name = "a",
+	.mem_spec = "1g",
+	.mem_source = "x",
+	.sm_spec = "30",
+	.sm_source = "x",
+	.priority = 1,
 };
 static struct region_setup setup_2g = {
-	.name = "b", .mem_spec = "2g,1:5g", .mem_source = "y", .priority = 1
+	.name = "b",
+	.mem_spec = "2g,1:5g",
+	.mem_source = "y",
+	.sm_spec = "50,1:60",
+	.sm_source = "y",
+	.sm_policy = SM_POLICY_FORCE,
+	.priority = 1,
 };
 static struct region_setup silent = { .priority = 1 };
 static const struct region_setup *child_setup;
@@ -30,11 +41,22 @@ static int make(void **state)
 }
 
 /* The pages of a region file in which it is said what it is; the rest tells nothing of it. */
-static const off_t page_at[] = { 0, HAMI_REGION_BYTES / 4096 * 4096, RATION_OFFSET };
+static const off_t page_at[] = {
+	0,
+	HAMI_REGION_BYTES / 4096 * 4096,
+	RATION_OFFSET,
+	(RATION_OFFSET + offsetof(struct ration_region, sm_spec)) / 4096 * 4096,
+};
+
+enum { PAGES = sizeof(page_at) / sizeof(*page_at) };
+
+_Static_assert(offsetof(struct ration_region, sm_spec) / 4096 ==
+		       (offsetof(struct ration_region, sm_change) + 3) / 4096,
+	       "what is said of GPU time is in more pages than one");
 
 struct snapshot {
 	off_t size;
-	unsigned char pages[3][4096];
+	unsigned char pages[PAGES][4096];
 };
 
 static void look(int fd, struct snapshot *s)
@@ -44,7 +66,7 @@ static void look(int fd, struct snapshot *s)
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(fstat(fd, &st), 0);
 	s->size = st.st_size;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < PAGES; i++)
 		assert_true(pread(fd, s->pages[i], 4096, page_at[i]) >= 0);
 }
 
@@ -55,7 +77,7 @@ static void write_copy(const struct snapshot *s)
 
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, s->size), 0);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < PAGES; i++)
 		if (page_at[i] < s->size)
 			assert_int_equal(pwrite(fd, s->pages[i], 4096, page_at[i]), 4096);
 	assert_int_equal(ftruncate(fd, s->size), 0);
@@ -76,12 +98,29 @@ static void next_with_limits(void)
 	assert_int_equal(r.own->layout, RATION_LAYOUT);
 	assert_true(r.own->generation >= 1);
 	assert_string_equal(r.own->mem_spec, "2g,1:5g");
+	assert_string_equal(r.own->sm_spec, "50,1:60");
+	assert_int_equal(r.own->sm_policy, SM_POLICY_FORCE);
 	assert_int_equal(r.own->flags, 0);
 	region_close(&r);
 }
 
-/* The next process, without any, gets one of those that were meant, or is told that they are lost. */
-static void next_without(const char *was, const char *will)
+static void is_one_of(const char *spec, const char *was, const char *will)
+{
+	if (strcmp(spec, was) != 0 && strcmp(spec, will) != 0)
+		fail_msg("the limit became '%s'", spec);
+}
+
+/* What a setup asks for, or what there was before. */
+static const char *spec_or(const char *spec, const char *was)
+{
+	return spec ? spec : was;
+}
+
+/*
+ * The next process, without any, gets the limits that there were or those that were meant, or is told
+ * that they are lost.
+ */
+static void next_without(const struct region_setup *was, const struct region_setup *will)
 {
 	struct region_error err;
 	struct region r;
@@ -92,8 +131,8 @@ static void next_without(const char *was, const char *will)
 	if (rc < 0)
 		fail_msg("%s", err.text);
 	region_settle(&r);
-	if (strcmp(r.own->mem_spec, was) != 0 && strcmp(r.own->mem_spec, will) != 0)
-		fail_msg("the limit became '%s'", r.own->mem_spec);
+	is_one_of(r.own->mem_spec, was->mem_spec, spec_or(will->mem_spec, was->mem_spec));
+	is_one_of(r.own->sm_spec, was->sm_spec, spec_or(will->sm_spec, was->sm_spec));
 	region_close(&r);
 }
 
@@ -110,7 +149,7 @@ static void body_open(void)
 }
 
 /* Follows the child through region_open() and tries every state that the file is in meanwhile. */
-static void kill_opener(const struct region_setup *setup, const char *was)
+static void kill_opener(const struct region_setup *setup, const struct region_setup *was)
 {
 	struct snapshot now, last;
 	int fd, states = 0;
@@ -135,7 +174,7 @@ static void kill_opener(const struct region_setup *setup, const char *was)
 		/* A region that was never whole has limits only from its creator. */
 		if (was) {
 			write_copy(&now);
-			next_without(was, setup->mem_spec ? setup->mem_spec : was);
+			next_without(was, setup);
 		}
 	}
 	step_kill(pid);
@@ -143,7 +182,7 @@ static void kill_opener(const struct region_setup *setup, const char *was)
 	assert_true(states > 10);
 	/* In the end it is whole, and holds for those who say nothing. */
 	write_copy(&last);
-	next_without(setup->mem_spec ? setup->mem_spec : was, "");
+	next_without(setup->mem_spec ? setup : was, setup);
 }
 
 static void test_creator_killed(void **state)
@@ -172,7 +211,7 @@ static void test_killed_while_it_makes_it_anew(void **state)
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
 	open_once(&setup_1g);
-	kill_opener(&setup_2g, "1g");
+	kill_opener(&setup_2g, &setup_1g);
 }
 
 static void test_killed_while_it_keeps_the_limits(void **state)
@@ -181,7 +220,7 @@ static void test_killed_while_it_keeps_the_limits(void **state)
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
 	open_once(&setup_1g);
-	kill_opener(&silent, "1g");
+	kill_opener(&silent, &setup_1g);
 }
 
 static void test_killed_while_it_takes_over_from_hami_core(void **state)

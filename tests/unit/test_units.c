@@ -122,10 +122,32 @@ static void test_digits_saturate(void **state)
 	assert_int_equal(*end, '\0');
 }
 
+static void test_percent(void **state)
+{
+	uint64_t pct = 77;
+
+	(void)state;
+	assert_int_equal(units_parse_percent("30%,x", 3, &pct), UNITS_OK);
+	assert_int_equal(pct, 30);
+	assert_int_equal(units_parse_percent("250", 3, &pct), UNITS_OK);
+	assert_int_equal(pct, 250);
+	/* Saturates: it wraps to nothing small. */
+	assert_int_equal(units_parse_percent("18446744073709551646", 20, &pct), UNITS_OK);
+	assert_int_equal(pct, UINT32_MAX);
+	pct = 77;
+	assert_int_equal(units_parse_percent("", 0, &pct), UNITS_EMPTY);
+	assert_int_equal(units_parse_percent("-1", 2, &pct), UNITS_NEGATIVE);
+	assert_int_equal(units_parse_percent("%", 1, &pct), UNITS_NOT_A_NUMBER);
+	assert_int_equal(units_parse_percent("2.5", 3, &pct), UNITS_FRACTION);
+	assert_int_equal(units_parse_percent("3 ", 2, &pct), UNITS_BAD_SUFFIX);
+	assert_int_equal(units_parse_percent("3%%", 3, &pct), UNITS_BAD_SUFFIX);
+	assert_int_equal(pct, 77);
+}
+
 static void test_every_error_has_words(void **state)
 {
 	(void)state;
-	for (int a = UNITS_OK; a <= UNITS_NOT_WHOLE; a++)
+	for (int a = UNITS_OK; a <= UNITS_FRACTION; a++)
 		for (int b = UNITS_OK; b < a; b++)
 			assert_string_not_equal(units_strerror((enum units_error)a),
 						units_strerror((enum units_error)b));
@@ -164,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_size_stops_at_its_length),
 		cmocka_unit_test(test_digits_saturate),
+		cmocka_unit_test(test_percent),
 		cmocka_unit_test(test_every_error_has_words),
 		cmocka_unit_test(test_format),
 	};

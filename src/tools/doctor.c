@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
-#include "base/units.h"
 #include "tools/device_list.h"
 #include "tools/doctor_limits.h"
 #include "tools/doctor_loaded.h"
@@ -43,7 +42,7 @@ struct scene {
 	bool has_tenant;   /* else: in a tenant of the doctor's own, as `ration run` makes it */
 	struct tenant tenant;
 	char library[PATH_MAX];
-	const char *spec; /* of that tenant */
+	const char *specs[LIMITS_KINDS]; /* of that tenant */
 	char nvml[PATH_MAX];
 };
 
@@ -96,13 +95,17 @@ static void set_scene(const struct conf *conf, struct scene *scene)
 {
 	struct region_setup setup = {
 		.mem_source = conf->mem_source,
+		.sm_spec = conf->sm_spec,
+		.sm_source = conf->sm_source,
+		.sm_policy = conf->sm_policy,
 		.priority = conf->priority,
 		.flags = conf->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
 	};
 	char error[2 * PATH_MAX];
 
-	scene->spec = *conf->mem_spec ? conf->mem_spec : TRIAL_SPEC;
-	setup.mem_spec = scene->spec;
+	scene->specs[LIMITS_MEM] = *conf->mem_spec ? conf->mem_spec : TRIAL_SPEC;
+	scene->specs[LIMITS_SM] = run_env_sm_spec(conf);
+	setup.mem_spec = scene->specs[LIMITS_MEM];
 	if (install_path_library(scene->library, sizeof(scene->library), error, sizeof(error)) <
 	    0) {
 		doctor_report(DOCTOR_FAIL, "preload", "%s", error);
@@ -112,12 +115,13 @@ static void set_scene(const struct conf *conf, struct scene *scene)
 		DOCTOR_NOTE, "preload",
 		"nothing loads the library into programs started here; `ration run` does, from %s",
 		scene->library);
-	if (*conf->mem_spec)
-		doctor_report(
-			DOCTOR_WARN, "preload",
-			"%s is set, but no program started here follows it; start them by `ration "
-			"run`, or put %s into LD_PRELOAD",
-			conf->mem_source, scene->library);
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (*conf_spec(conf, kind))
+			doctor_report(
+				DOCTOR_WARN, "preload",
+				"%s is set, but no program started here follows it; start them by "
+				"`ration run`, or put %s into LD_PRELOAD",
+				conf_source(conf, kind), scene->library);
 	if (tenant_make(NULL, "doctor", &setup, &scene->tenant, error, sizeof(error)) < 0) {
 		doctor_report(DOCTOR_FAIL, "region", "%s", error);
 		return;
@@ -132,7 +136,7 @@ _Noreturn static void execute_probe(const struct scene *scene)
 	char *argv[] = { name, command, is_whole ? NULL : driver, NULL };
 
 	if (scene->has_tenant &&
-	    run_env_use_library(scene->library, &scene->tenant, scene->spec) < 0)
+	    run_env_use_library(scene->library, &scene->tenant, scene->specs) < 0)
 		_exit(DOCTOR_PROBE_MAX + 1);
 	execv("/proc/self/exe", argv);
 	_exit(DOCTOR_PROBE_MAX + 1);
@@ -180,32 +184,38 @@ static void run_probe(const struct scene *scene)
 		doctor_report_add(WEXITSTATUS(status));
 }
 
-static void report_limits(const struct conf *conf, const struct scene *scene, const char *path)
+/* `view` is of the region that is in force, NULL where there is none to look at. */
+static void report_kind(enum limits_kind kind, const struct conf *conf, const struct scene *scene,
+			const struct view *view, const char *path,
+			const struct device_list *devices)
 {
-	static struct device_list devices;
-	static struct view view;
 	char text[32];
 
-	if (device_list_read(scene->nvml, &devices) < 0)
-		devices.count = 0;
-	if (!scene->is_preloaded && !*conf->mem_spec) {
+	if (kind == LIMITS_MEM && !scene->is_preloaded && !*conf->mem_spec)
 		doctor_report(
 			DOCTOR_NOTE, "limit",
 			"none is set here (the lines above were tried with %s); `ration run --mem` "
 			"sets one",
-			units_format_size(limits_for_device(LIMITS_MEM, TRIAL_SPEC, 0, ""), text,
-					  sizeof(text)));
-		return;
-	}
-	if (*path && view_read(path, &view) == 0) {
-		if (view.device_count)
-			doctor_limits_of_region(&view, path, conf, &devices);
-		else
-			doctor_limits_of_conf(conf, &devices);
+			limits_format(kind, limits_for_device(kind, TRIAL_SPEC, 0, ""), text,
+				      sizeof(text)));
+	else if (view && view->device_count)
+		doctor_limits_of_region(kind, view, path, conf, devices);
+	else
+		doctor_limits_of_conf(kind, conf, devices);
+}
+
+static void report_limits(const struct conf *conf, const struct scene *scene, const char *path)
+{
+	static struct device_list devices;
+	static struct view view;
+	bool has_view = *path && view_read(path, &view) == 0;
+
+	if (device_list_read(scene->nvml, &devices) < 0)
+		devices.count = 0;
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		report_kind(kind, conf, scene, has_view ? &view : NULL, path, &devices);
+	if (has_view)
 		view_free(&view);
-		return;
-	}
-	doctor_limits_of_conf(conf, &devices);
 }
 
 static int conclude(void)

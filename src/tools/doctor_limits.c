@@ -1,6 +1,5 @@
 #include "tools/doctor_limits.h"
 
-#include "base/units.h"
 #include "tools/doctor_report.h"
 #include "tools/tools_common.h"
 
@@ -42,11 +41,16 @@ void doctor_limits_variables(const struct conf *conf)
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
 	else
 		doctor_report(DOCTOR_OK, "configuration", "all that is set is understood");
-	if (conf->is_limited_by_file[LIMITS_MEM] && getenv(conf_name(CONF_RATION_MEM)) &&
-	    !conf_is_from_file(conf, conf_name(CONF_RATION_MEM)))
-		doctor_report(DOCTOR_WARN, "configuration",
-			      "RATION_MEM is set, but " CONF_FILE
-			      " sets the limits here and goes before it");
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
+		const char *ours = conf_name(conf_ours(kind));
+
+		if (conf->is_limited_by_file[kind] && getenv(ours) &&
+		    !conf_is_from_file(conf, ours))
+			doctor_report(DOCTOR_WARN, "configuration",
+				      "%s is set, but " CONF_FILE
+				      " sets the limits here and goes before it",
+				      ours);
+	}
 	if (conf->disabled)
 		doctor_report(
 			DOCTOR_WARN, "configuration",
@@ -66,19 +70,20 @@ static const char *getenv_only(const char *name)
 	return NULL;
 }
 
-static bool is_source(const struct conf *conf, const char *name, int index, const char *uuid,
-		      char *out, size_t out_bytes)
+static bool is_source(const struct conf *conf, enum limits_kind kind, const char *name, int index,
+		      const char *uuid, char *out, size_t out_bytes)
 {
 	static struct conf part;
+	const char *spec = conf_spec(&part, kind);
 
 	if (!conf_value(conf, name))
 		return false;
 	only.conf = conf;
 	only.name = name;
 	if (conf_load(&part, "/nonexistent", getenv_only) < 0 ||
-	    !limits_mentions(LIMITS_MEM, part.mem_spec, index, uuid) ||
-	    limits_for_device(LIMITS_MEM, part.mem_spec, index, uuid) !=
-		    limits_for_device(LIMITS_MEM, conf->mem_spec, index, uuid))
+	    !limits_mentions(kind, spec, index, uuid) ||
+	    limits_for_device(kind, spec, index, uuid) !=
+		    limits_for_device(kind, conf_spec(conf, kind), index, uuid))
 		return false;
 	snprintf(out, out_bytes, "%s%s", name,
 		 conf_is_from_file(conf, name) ? " in " CONF_FILE : "");
@@ -86,20 +91,21 @@ static bool is_source(const struct conf *conf, const char *name, int index, cons
 }
 
 /* The variable that gives this device its limit: the one of its own before the general one. */
-static void source_of(const struct conf *conf, int index, const char *uuid, char *out,
-		      size_t out_bytes)
+static void source_of(const struct conf *conf, enum limits_kind kind, int index, const char *uuid,
+		      char *out, size_t out_bytes)
 {
+	const char *general = conf_name(conf_schedulers(kind));
 	char name[64];
 
-	snprintf(out, out_bytes, "%s", conf->mem_source);
-	if (strncmp(conf->mem_source, "CUDA_", 5))
+	snprintf(out, out_bytes, "%s", conf_source(conf, kind));
+	if (strncmp(conf_source(conf, kind), "CUDA_", 5))
 		return;
 	for (int i = 0; i < DEVICE_LIST_MAX; i++) {
-		snprintf(name, sizeof(name), "%s_%d", conf_name(CONF_CUDA_DEVICE_MEMORY_LIMIT), i);
-		if (is_source(conf, name, index, uuid, out, out_bytes))
+		snprintf(name, sizeof(name), "%s_%d", general, i);
+		if (is_source(conf, kind, name, index, uuid, out, out_bytes))
 			return;
 	}
-	is_source(conf, conf_name(CONF_CUDA_DEVICE_MEMORY_LIMIT), index, uuid, out, out_bytes);
+	is_source(conf, kind, general, index, uuid, out, out_bytes);
 }
 
 /* The index by which nvidia-smi knows the device; -1 where NVML does not say. */
@@ -111,69 +117,136 @@ static int index_of(const struct device_list *devices, const char *uuid)
 	return -1;
 }
 
-static const char *size_or_none(uint64_t bytes, char *buf, size_t buf_bytes)
+/* What a line says is limited, where it is not memory. */
+static const char *subject(enum limits_kind kind)
 {
-	if (bytes == 0)
+	return kind == LIMITS_SM ? "GPU time " : "";
+}
+
+static const char *amount_or_none(enum limits_kind kind, uint64_t amount, char *buf,
+				  size_t buf_bytes)
+{
+	if (amount == 0)
 		snprintf(buf, buf_bytes, "no limit");
 	else
-		units_format_size(bytes, buf, buf_bytes);
+		limits_format(kind, amount, buf, buf_bytes);
 	return buf;
 }
 
-static void report_row(const struct view *view, const char *path, int d, const struct conf *conf,
-		       const struct device_list *devices)
+/* A limit of GPU time that is set and does not hold surprises whoever set it. */
+static void report_policy(enum sm_policy policy, bool is_held, const char *device)
 {
-	const struct view_device *dev = &view->devices[d];
-	char uuid[HAMI_UUID_BYTES], limit[32], configured[32], source[RATION_SOURCE_BYTES] = "";
-	char printable[RATION_SOURCE_BYTES];
-	int index = index_of(devices, dev->uuid);
-	uint64_t first = limits_for_device(LIMITS_MEM, view->mem_spec, index, dev->uuid);
-	bool has_source;
-	uint64_t now = limits_for_device(LIMITS_MEM, conf->mem_spec, index, dev->uuid);
-
-	tools_printable(dev->uuid, uuid, sizeof(uuid));
-	size_or_none(dev->limit_bytes, limit, sizeof(limit));
-	size_or_none(now, configured, sizeof(configured));
-	if (dev->limit_bytes != first)
-		snprintf(source, sizeof(source), "the region, where it was changed");
-	else if (!strcmp(view->mem_source, conf->mem_source) && now == first)
-		source_of(conf, index, dev->uuid, source, sizeof(source));
-	else
-		snprintf(source, sizeof(source), "%s", view->mem_source);
-	has_source = *source && (dev->limit_bytes || first);
-	doctor_report(DOCTOR_OK, TOPIC, "device %d %s: %s%s%s", d, uuid, limit,
-		      has_source ? ", from " : "",
-		      tools_printable(has_source ? source : "", printable, sizeof(printable)));
-	if (*conf->mem_spec && now != dev->limit_bytes)
+	if (policy == SM_POLICY_DISABLE)
 		doctor_report(
 			DOCTOR_WARN, TOPIC,
-			"device %d %s: %s says %s, but the region %s holds until its last process "
-			"has ended",
-			d, uuid, conf->mem_source, configured, path);
+			"%s: GPU_CORE_UTILIZATION_POLICY is disable, so the limit of GPU time "
+			"does not hold",
+			device);
+	else if (!is_held)
+		doctor_report(DOCTOR_WARN, TOPIC,
+			      "%s: the scheduler's monitor has switched the limit of GPU time off; "
+			      "it holds when the monitor wants it, or always with "
+			      "GPU_CORE_UTILIZATION_POLICY=force",
+			      device);
+	else if (policy == SM_POLICY_DEFAULT)
+		doctor_report(DOCTOR_NOTE, TOPIC,
+			      "%s: a scheduler's monitor may switch the limit of GPU time off; it "
+			      "holds always with GPU_CORE_UTILIZATION_POLICY=force",
+			      device);
 }
 
-void doctor_limits_of_region(const struct view *view, const char *path, const struct conf *conf,
-			     const struct device_list *devices)
+static uint64_t limit_in_force(const struct view_device *dev, enum limits_kind kind)
 {
+	return kind == LIMITS_MEM ? dev->limit_bytes : dev->sm_limit_pct;
+}
+
+static uint64_t effective_of(enum limits_kind kind, const char *spec, int index, const char *uuid)
+{
+	return limits_effective(kind, limits_for_device(kind, spec, index, uuid));
+}
+
+static void report_row(const struct view *view, const char *path, enum limits_kind kind, int d,
+		       const struct conf *conf, const struct device_list *devices)
+{
+	const struct view_device *dev = &view->devices[d];
+	char device[HAMI_UUID_BYTES + 32], uuid[HAMI_UUID_BYTES], text[32], configured[32];
+	char source[RATION_SOURCE_BYTES] = "", printable[RATION_SOURCE_BYTES];
+	int index = index_of(devices, dev->uuid);
+	uint64_t held = limit_in_force(dev, kind);
+	uint64_t first = effective_of(kind, view_spec(view, kind), index, dev->uuid);
+	uint64_t now = effective_of(kind, conf_spec(conf, kind), index, dev->uuid);
+	bool has_source;
+
+	snprintf(device, sizeof(device), "device %d %s", d,
+		 tools_printable(dev->uuid, uuid, sizeof(uuid)));
+	amount_or_none(kind, held, text, sizeof(text));
+	amount_or_none(kind, now, configured, sizeof(configured));
+	if (held != first)
+		snprintf(source, sizeof(source), "the region, where it was changed");
+	else if (!strcmp(view_source(view, kind), conf_source(conf, kind)) && now == first)
+		source_of(conf, kind, index, dev->uuid, source, sizeof(source));
+	else
+		snprintf(source, sizeof(source), "%s", view_source(view, kind));
+	has_source = *source && (held || first);
+	doctor_report(DOCTOR_OK, TOPIC, "%s: %s%s%s%s", device, subject(kind), text,
+		      has_source ? ", from " : "",
+		      tools_printable(has_source ? source : "", printable, sizeof(printable)));
+	if (kind == LIMITS_SM && held)
+		report_policy(view->sm_policy, view->is_sm_held, device);
+	if (*conf_spec(conf, kind) && now != held)
+		doctor_report(
+			DOCTOR_WARN, TOPIC,
+			"%s: %s says %s, but the region %s holds until its last process has ended",
+			device, conf_source(conf, kind), configured, path);
+}
+
+/* Whether there is anything to say of a kind's limits here: memory always. */
+static bool is_spoken_of(const struct view *view, enum limits_kind kind, const struct conf *conf)
+{
+	bool is_limited = kind == LIMITS_MEM || *conf_spec(conf, kind);
+
+	if (view)
+		is_limited = is_limited || *view_spec(view, kind);
+	for (int d = 0; view && d < view->device_count; d++)
+		is_limited = is_limited || limit_in_force(&view->devices[d], kind);
+	return is_limited;
+}
+
+void doctor_limits_of_region(enum limits_kind kind, const struct view *view, const char *path,
+			     const struct conf *conf, const struct device_list *devices)
+{
+	if (!is_spoken_of(view, kind, conf))
+		return;
 	for (int d = 0; d < view->device_count; d++)
-		report_row(view, path, d, conf, devices);
+		report_row(view, path, kind, d, conf, devices);
 }
 
-void doctor_limits_of_conf(const struct conf *conf, const struct device_list *devices)
+static void report_configured(enum limits_kind kind, const struct conf *conf,
+			      const struct device_list_entry *e)
 {
-	char limit[32], source[RATION_SOURCE_BYTES];
+	char device[RATION_UUID_BYTES + 32], text[32], source[RATION_SOURCE_BYTES];
+	int index = e->is_mig ? -1 : e->index;
+	uint64_t amount = effective_of(kind, conf_spec(conf, kind), index, e->uuid);
 
-	if (devices->count == 0 && *conf->mem_spec)
-		doctor_report(DOCTOR_NOTE, TOPIC, "%s, from %s; there is no device to hold it on",
-			      conf->mem_spec, conf->mem_source);
-	for (int i = 0; i < devices->count; i++) {
-		const struct device_list_entry *e = &devices->entries[i];
-		int index = e->is_mig ? -1 : e->index;
-		uint64_t bytes = limits_for_device(LIMITS_MEM, conf->mem_spec, index, e->uuid);
+	snprintf(device, sizeof(device), "device %d %s", e->index, e->uuid);
+	source_of(conf, kind, index, e->uuid, source, sizeof(source));
+	doctor_report(DOCTOR_OK, TOPIC, "%s: %s%s%s%s", device, subject(kind),
+		      amount_or_none(kind, amount, text, sizeof(text)), amount ? ", from " : "",
+		      amount ? source : "");
+	if (kind == LIMITS_SM && amount)
+		report_policy(conf->sm_policy, true, device);
+}
 
-		source_of(conf, index, e->uuid, source, sizeof(source));
-		doctor_report(DOCTOR_OK, TOPIC, "device %d %s: %s%s%s", e->index, e->uuid,
-			      size_or_none(bytes, limit, sizeof(limit)), bytes ? ", from " : "",
-			      bytes ? source : "");
-	}
+void doctor_limits_of_conf(enum limits_kind kind, const struct conf *conf,
+			   const struct device_list *devices)
+{
+	const char *spec = conf_spec(conf, kind);
+
+	if (!is_spoken_of(NULL, kind, conf))
+		return;
+	if (devices->count == 0 && *spec)
+		doctor_report(DOCTOR_NOTE, TOPIC, "%s%s, from %s; there is no device to hold it on",
+			      subject(kind), spec, conf_source(conf, kind));
+	for (int i = 0; i < devices->count; i++)
+		report_configured(kind, conf, &devices->entries[i]);
 }

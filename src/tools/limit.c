@@ -12,39 +12,53 @@
 
 #define COMMAND "limit"
 
-enum { KEY_MEM = 'm', NAMES_BYTES = 1024 };
+enum { KEY_MEM = 'm', KEY_SM = 't', NAMES_BYTES = 1024 };
 
 struct options {
 	const char *tenant;
-	const char *mem_spec; /* NULL = show */
+	const char *specs[LIMITS_KINDS]; /* the new limits of each kind; NULL = as they are */
 };
 
 static const char doc[] =
-	"Shows the memory limits of a running tenant, or changes them: TENANT is its name, as `ration "
-	"ps` shows it, or the path of its file."
+	"Shows the limits of a running tenant, or changes them: TENANT is its name, as `ration ps` "
+	"shows it, or the path of its file."
 	"\v"
-	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or UUID "
-	"(0:10g,1:4g or GPU-8f6d3c2a:10g). A limit under what the tenant holds takes nothing away: it "
-	"gets no more until it holds less.";
+	"SPEC of --mem is a size for every device (10g, 1.5g, 512m), or sizes for single ones by "
+	"index or UUID (0:10g,1:4g or GPU-8f6d3c2a:10g); that of --sm is written so with whole "
+	"percents of the device's time, where 100 is none (30 or 0:30,1:50). A memory limit under "
+	"what the tenant holds takes nothing away: it gets no more until it holds less.";
 
 static const struct argp_option option_table[] = {
 	{ "mem", KEY_MEM, "SPEC", 0, "the new memory limits", 0 },
+	{ "sm", KEY_SM, "SPEC", 0, "the new limits of GPU time, in percent", 0 },
 	{ 0 },
 };
+
+static void take_limits(enum limits_kind kind, const char *spec, struct options *opt,
+			struct argp_state *state)
+{
+	const char *option = tools_limit_option(kind);
+	struct limits_error err;
+
+	if (opt->specs[kind])
+		argp_failure(state, TOOLS_USAGE, 0,
+			     "%s is given twice; write all limits into one: %s", option,
+			     kind == LIMITS_MEM ? "0:10g,1:4g" : "0:30,1:50");
+	if (limits_check(kind, spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		argp_failure(state, TOOLS_USAGE, 0, "%s: %s", option, err.text);
+	opt->specs[kind] = spec;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *opt = state->input;
-	struct limits_error err;
 
 	switch (key) {
 	case KEY_MEM:
-		if (opt->mem_spec)
-			argp_failure(state, TOOLS_USAGE, 0,
-				     "--mem is given twice; write all limits into one: 0:10g,1:4g");
-		if (limits_check(LIMITS_MEM, arg, LIMITS_ZERO_IS_ERROR, &err) < 0)
-			argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
-		opt->mem_spec = arg;
+		take_limits(LIMITS_MEM, arg, opt, state);
+		return 0;
+	case KEY_SM:
+		take_limits(LIMITS_SM, arg, opt, state);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (opt->tenant)
@@ -147,49 +161,67 @@ static int find(const char *tenant, char *out_path, size_t path_bytes)
 	return rc;
 }
 
-/* "0 GPU-01234567" */
-static void print_device(const struct view *view, int d)
+/* "0 GPU-01234567", and what is limited, where it is not memory. */
+static void print_device(const struct view *view, enum limits_kind kind, int d)
 {
 	enum { SHORT_CHARS = 12 };
 	char uuid[HAMI_UUID_BYTES];
 
-	printf("%d %.*s: ", d, SHORT_CHARS,
-	       tools_printable(view->devices[d].uuid, uuid, sizeof(uuid)));
+	printf("%d %.*s: %s", d, SHORT_CHARS,
+	       tools_printable(view->devices[d].uuid, uuid, sizeof(uuid)),
+	       kind == LIMITS_SM ? "GPU time " : "");
 }
 
-static const char *size_text(uint64_t bytes, char *buf, size_t buf_bytes)
+static const char *amount_text(enum limits_kind kind, uint64_t amount, char *buf, size_t buf_bytes)
 {
-	return bytes ? units_format_size(bytes, buf, buf_bytes) : "none";
+	return amount ? limits_format(kind, amount, buf, buf_bytes) : "none";
+}
+
+/* Why a limit of GPU time does not hold now; "" where it does. */
+static const char *why_off(const struct view *view)
+{
+	if (view->is_sm_held)
+		return "";
+	return view->sm_policy == SM_POLICY_DISABLE ? "; switched off by its policy" :
+						      "; switched off by the monitor now";
 }
 
 /* A limit in force, and whose it is. */
-static void show_device(const struct view *view, int d)
+static void show_device(const struct view *view, enum limits_kind kind, int d)
 {
-	uint64_t configured = limits_for_device(LIMITS_MEM, view->mem_spec, d,
-						view->devices[d].uuid);
-	uint64_t now = limit_change_in_force(view, d);
-	char size[32], was[32], source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
+	uint64_t configured = limits_effective(kind, limits_for_device(kind, view_spec(view, kind),
+								       d, view->devices[d].uuid));
+	uint64_t now = limit_change_in_force(view, kind, d);
+	char amount[32], was[32], source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
 
-	tools_printable(view->mem_source, source, sizeof(source));
-	tools_printable(view->mem_spec, spec, sizeof(spec));
-	print_device(view, d);
-	if (now == 0)
-		printf("none\n");
-	else if (now == configured)
-		printf("%s, from %s (%s)\n", size_text(now, size, sizeof(size)), source, spec);
-	else if (!*spec)
-		printf("%s, written into its file; it was started without a limit\n",
-		       size_text(now, size, sizeof(size)));
-	else
-		printf("%s, written into its file; %s said %s\n",
-		       size_text(now, size, sizeof(size)), source,
-		       size_text(configured, was, sizeof(was)));
+	tools_printable(view_source(view, kind), source, sizeof(source));
+	tools_printable(view_spec(view, kind), spec, sizeof(spec));
+	print_device(view, kind, d);
+	printf("%s", amount_text(kind, now, amount, sizeof(amount)));
+	if (now && now == configured)
+		printf(", from %s (%s)", source, spec);
+	else if (now && !*spec)
+		printf(", written into its file; it was started without a limit");
+	else if (now != configured)
+		printf(", written into its file; %s said %s", source,
+		       amount_text(kind, configured, was, sizeof(was)));
+	puts(kind == LIMITS_SM && now ? why_off(view) : "");
+}
+
+static void show_without_device(const struct view *view, enum limits_kind kind)
+{
+	char source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
+
+	tools_printable(view_source(view, kind), source, sizeof(source));
+	tools_printable(view_spec(view, kind), spec, sizeof(spec));
+	printf("no device is used yet: %s%s%s%s\n", kind == LIMITS_SM ? "GPU time " : "",
+	       *spec ? spec : "no limit", *spec ? ", from " : "", *spec ? source : "");
 }
 
 static int show(const char *path)
 {
-	char text[512], source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
-	static struct view view; /* 12 KiB */
+	static struct view view; /* too large for a stack */
+	char text[512];
 	int rc = view_read(path, &view);
 
 	if (rc < 0) {
@@ -200,51 +232,60 @@ static int show(const char *path)
 		return TOOLS_UNHEALTHY;
 	}
 	for (int d = 0; d < view.device_count; d++)
-		show_device(&view, d);
-	tools_printable(view.mem_source, source, sizeof(source));
-	tools_printable(view.mem_spec, spec, sizeof(spec));
-	if (view.device_count == 0)
-		printf("no device is used yet: %s%s%s\n", *spec ? spec : "no limit",
-		       *spec ? ", from " : "", *spec ? source : "");
+		for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+			show_device(&view, kind, d);
+	for (enum limits_kind kind = 0; view.device_count == 0 && kind < LIMITS_KINDS; kind++)
+		show_without_device(&view, kind);
 	view_free(&view);
 	return TOOLS_OK;
 }
 
 /* The old and the new limit of a device, and what may surprise. */
-static void print_change(const struct limit_change *change, int d)
+static void print_change(const struct limit_change *change, enum limits_kind kind, int d)
 {
 	const struct view_device *dev = &change->before.devices[d];
-	uint64_t new_bytes = change->devices[d].new_bytes;
+	uint64_t new = change->devices[d].new[kind];
 	char was[32], now[32], size[32];
 
-	print_device(&change->before, d);
-	printf("%s -> %s", size_text(change->devices[d].old_bytes, was, sizeof(was)),
-	       size_text(new_bytes, now, sizeof(now)));
-	if (new_bytes && dev->used_bytes > new_bytes)
+	print_device(&change->before, kind, d);
+	printf("%s -> %s", amount_text(kind, change->devices[d].old[kind], was, sizeof(was)),
+	       amount_text(kind, new, now, sizeof(now)));
+	if (kind == LIMITS_MEM && new && dev->used_bytes > new)
 		printf("; %s are in use: nothing more is given until it is less",
 		       units_format_size(dev->used_bytes, size, sizeof(size)));
-	else if (dev->physical_bytes && new_bytes > dev->physical_bytes)
+	else if (kind == LIMITS_MEM && dev->physical_bytes && new > dev->physical_bytes)
 		printf("; the card has %s, and those hold",
 		       units_format_size(dev->physical_bytes, size, sizeof(size)));
 	putchar('\n');
 }
 
-static int change(const char *tenant, const char *path, const char *spec)
+static void print_changes(const struct limit_change *change, enum limits_kind kind,
+			  const char *spec)
 {
-	static struct limit_change done; /* 12 KiB */
-	char error[2048], text[512], was[RATION_SPEC_BYTES];
-	int rc = limit_change_make(path, spec, &done, error, sizeof(error));
+	char was[RATION_SPEC_BYTES];
+
+	for (int d = 0; d < change->before.device_count; d++)
+		print_change(change, kind, d);
+	tools_printable(view_spec(&change->before, kind), was, sizeof(was));
+	if (change->before.device_count == 0)
+		printf("no device is used yet: %s%s -> %s\n", kind == LIMITS_SM ? "GPU time " : "",
+		       *was ? was : "no limit", spec);
+}
+
+static int change(const char *tenant, const char *path, const char *const specs[LIMITS_KINDS])
+{
+	static struct limit_change done; /* too large for a stack */
+	char error[2048], text[512];
+	int rc = limit_change_make(path, specs, &done, error, sizeof(error));
 
 	if (rc < 0) {
 		tools_complain(COMMAND, "%s: %s", tools_printable(tenant, text, sizeof(text)),
 			       error);
 		return rc == -EINVAL ? TOOLS_USAGE : TOOLS_UNHEALTHY;
 	}
-	for (int d = 0; d < done.before.device_count; d++)
-		print_change(&done, d);
-	tools_printable(done.before.mem_spec, was, sizeof(was));
-	if (done.before.device_count == 0)
-		printf("no device is used yet: %s -> %s\n", *was ? was : "no limit", spec);
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (specs[kind])
+			print_changes(&done, kind, specs[kind]);
 	limit_change_free(&done);
 	return TOOLS_OK;
 }
@@ -262,5 +303,7 @@ int limit_main(int argc, char **argv)
 	rc = find(opt.tenant, path, sizeof(path));
 	if (rc != TOOLS_OK)
 		return rc;
-	return opt.mem_spec ? change(opt.tenant, path, opt.mem_spec) : show(path);
+	if (!opt.specs[LIMITS_MEM] && !opt.specs[LIMITS_SM])
+		return show(path);
+	return change(opt.tenant, path, opt.specs);
 }

@@ -1,9 +1,7 @@
 #include "tools/limit_change.h"
 
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/sys.h"
-#include "base/units.h"
 #include "shm/lock.h"
 #include "shm/region.h"
 #include "shm/spec.h"
@@ -25,12 +23,14 @@ struct complaint {
 	size_t bytes;
 };
 
-uint64_t limit_change_in_force(const struct view *view, int d)
+uint64_t limit_change_in_force(const struct view *view, enum limits_kind kind, int d)
 {
-	uint64_t word = view->devices[d].limit_bytes;
+	const struct view_device *dev = &view->devices[d];
+	uint64_t word = dev->limit_bytes;
 
-	return word ? word :
-		      limits_for_device(LIMITS_MEM, view->mem_spec, d, view->devices[d].uuid);
+	if (kind == LIMITS_SM)
+		return dev->sm_limit_pct;
+	return word ? word : limits_for_device(kind, view->mem_spec, d, dev->uuid);
 }
 
 /* Opens the file to be changed: a descriptor, or -errno. */
@@ -81,20 +81,19 @@ static int look(int fd, const char *path, struct view *view, struct complaint *e
 /* True when `item` names one of the tenant's devices. */
 static bool is_known(const struct limits_item *item, const struct view *view)
 {
-	char one[80];
-
-	snprintf(one, sizeof(one), "%s:1", item->who);
 	for (int d = 0; d < view->device_count; d++)
-		if (limits_mentions(LIMITS_MEM, one, d, view->devices[d].uuid))
+		if (limits_names(item->who, d, view->devices[d].uuid))
 			return true;
 	return !item->who[0];
 }
 
-static int complain_unknown(const char *who, const struct view *view, struct complaint *err)
+static int complain_unknown(enum limits_kind kind, const char *who, const struct view *view,
+			    struct complaint *err)
 {
 	char uuid[HAMI_UUID_BYTES];
 	size_t n = (size_t)snprintf(err->text, err->bytes,
-				    "--mem: the tenant has no device '%s'; it has", who);
+				    "%s: the tenant has no device '%s'; it has",
+				    tools_limit_option(kind), who);
 
 	for (int d = 0; d < view->device_count && n < err->bytes; d++)
 		n += (size_t)snprintf(err->text + n, err->bytes - n, "%s %d (%s)", d ? "," : "", d,
@@ -103,53 +102,75 @@ static int complain_unknown(const char *who, const struct view *view, struct com
 }
 
 /* Every item of `spec` must name a device of the tenant, if that is known yet. */
-static int check_devices(const char *spec, const struct view *view, struct complaint *err)
+static int check_devices(enum limits_kind kind, const char *spec, const struct view *view,
+			 struct complaint *err)
 {
 	struct limits_item item;
 
-	for (const char *at = spec;
-	     limits_next(LIMITS_MEM, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
+	for (const char *at = spec; limits_next(kind, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
 		if (view->device_count && !is_known(&item, view))
-			return complain_unknown(item.who, view, err);
+			return complain_unknown(kind, item.who, view, err);
 	return 0;
 }
 
-static int complain_lifted(const char *what, uint64_t bytes, struct complaint *err)
+static int complain_lifted(enum limits_kind kind, const char *what, uint64_t amount,
+			   struct complaint *err)
 {
-	char size[32];
+	char text[32];
 
 	snprintf(err->text, err->bytes,
-		 "--mem: this would lift the limit of %s, now %s; give it one too", what,
-		 units_format_size(bytes, size, sizeof(size)));
+		 "%s: this would lift the limit of %s, now %s; give it one too%s",
+		 tools_limit_option(kind), what, limits_format(kind, amount, text, sizeof(text)),
+		 kind == LIMITS_SM ? ", 100 for none" : "");
 	return -EINVAL;
 }
 
 /* Fills in old and new limits. A limit that is not named any more is an oversight: -EINVAL. */
-static int compare(const char *spec, struct limit_change *change, struct complaint *err)
+static int compare(enum limits_kind kind, const char *spec, struct limit_change *change,
+		   struct complaint *err)
 {
 	const struct view *view = &change->before;
-	uint64_t general = limits_for_device(LIMITS_MEM, view->mem_spec, -1, NULL);
+	uint64_t general = limits_effective(kind, limits_for_device(kind, view_spec(view, kind), -1,
+								    NULL));
 	char what[32];
 
 	for (int d = 0; d < view->device_count; d++) {
 		struct limit_change_device *dev = &change->devices[d];
+		uint64_t named = limits_for_device(kind, spec, d, view->devices[d].uuid);
 
-		dev->old_bytes = limit_change_in_force(view, d);
-		dev->new_bytes = limits_for_device(LIMITS_MEM, spec, d, view->devices[d].uuid);
+		dev->old[kind] = limit_change_in_force(view, kind, d);
+		dev->new[kind] = limits_effective(kind, named);
 		snprintf(what, sizeof(what), "device %d", d);
-		if (dev->old_bytes && !dev->new_bytes)
-			return complain_lifted(what, dev->old_bytes, err);
+		if (dev->old[kind] && !named)
+			return complain_lifted(kind, what, dev->old[kind], err);
 	}
-	if (general && !limits_for_device(LIMITS_MEM, spec, -1, NULL))
-		return complain_lifted("all other devices", general, err);
+	if (general && !limits_for_device(kind, spec, -1, NULL))
+		return complain_lifted(kind, "all other devices", general, err);
 	return 0;
 }
 
+/* A device's limit is one word, so that who reads it sees the old or the new one. */
+static void store_words(struct hami_region *hami, struct ration_region *own, enum limits_kind kind,
+			const struct limit_change *change)
+{
+	for (int d = 0; d < change->before.device_count; d++) {
+		uint64_t amount = change->devices[d].new[kind];
+
+		if (kind == LIMITS_MEM)
+			region_set_limit(hami, own, d, amount);
+		else
+			region_set_sm_limit(hami, own, d, amount);
+	}
+	/* A limit that is given here holds, as RATION_SM does. */
+	if (kind == LIMITS_SM)
+		__atomic_store_n(&own->sm_policy, SM_POLICY_FORCE, __ATOMIC_RELAXED);
+}
+
 /*
- * Stores text and limits. A device's limit is one word, so that who reads it sees the old or the new
- * one; who finds it cleared reads the text, or while that changes what it was.
+ * Stores texts and limits. Who finds a word cleared reads the text, or while that changes what it
+ * was.
  */
-static int store(int fd, const char *spec, const struct limit_change *change)
+static int store(int fd, const char *const specs[LIMITS_KINDS], const struct limit_change *change)
 {
 	char *map = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	struct hami_region *hami = (struct hami_region *)map;
@@ -157,27 +178,35 @@ static int store(int fd, const char *spec, const struct limit_change *change)
 
 	if (map == MAP_FAILED)
 		return -errno;
-	spec_begin(own, LIMITS_MEM);
-	for (int d = 0; d < change->before.device_count; d++)
-		region_set_limit(hami, own, d, change->devices[d].new_bytes);
-	spec_end(own, LIMITS_MEM, spec, SOURCE);
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
+		if (!specs[kind])
+			continue;
+		spec_begin(own, kind);
+		store_words(hami, own, kind, change);
+		spec_end(own, kind, specs[kind], SOURCE);
+	}
+	/* From here on every process of the tenant reads the new limits. */
 	munmap(map, RATION_FILE_BYTES);
 	return 0;
 }
 
 /* The creation lock is held. */
-static int change_locked(int fd, const char *path, const char *spec, struct limit_change *change,
-			 struct complaint *err)
+static int change_locked(int fd, const char *path, const char *const specs[LIMITS_KINDS],
+			 struct limit_change *change, struct complaint *err)
 {
 	int rc = look(fd, path, &change->before, err);
 
 	if (rc < 0)
 		return rc;
-	rc = check_devices(spec, &change->before, err);
-	if (rc == 0)
-		rc = compare(spec, change, err);
+	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++) {
+		if (!specs[kind])
+			continue;
+		rc = check_devices(kind, specs[kind], &change->before, err);
+		if (rc == 0)
+			rc = compare(kind, specs[kind], change, err);
+	}
 	if (rc == 0) {
-		rc = store(fd, spec, change);
+		rc = store(fd, specs, change);
 		if (rc < 0)
 			snprintf(err->text, err->bytes, "the file cannot be mapped (%s)",
 				 strerror(-rc));
@@ -187,8 +216,8 @@ static int change_locked(int fd, const char *path, const char *spec, struct limi
 	return rc;
 }
 
-int limit_change_make(const char *path, const char *spec, struct limit_change *out, char *out_error,
-		      size_t error_bytes)
+int limit_change_make(const char *path, const char *const specs[LIMITS_KINDS],
+		      struct limit_change *out, char *out_error, size_t error_bytes)
 {
 	struct complaint err = { out_error, error_bytes };
 	int fd = open_file(path, &err), rc;
@@ -202,7 +231,7 @@ int limit_change_make(const char *path, const char *spec, struct limit_change *o
 	else if (rc < 0)
 		snprintf(out_error, error_bytes, "it cannot be locked (%s)", strerror(-rc));
 	else
-		rc = change_locked(fd, path, spec, out, &err);
+		rc = change_locked(fd, path, specs, out, &err);
 	close(fd);
 	return rc;
 }

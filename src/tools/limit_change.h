@@ -1,11 +1,12 @@
 /* A change of a living tenant's limits, in its region file. */
 #pragma once
 
+#include "base/limits.h"
 #include "shm/view.h"
 
-/* What a change did to one device; 0 = no limit. */
+/* What a change did to the limits of a kind; 0 = no limit. */
 struct limit_change_device {
-	uint64_t old_bytes, new_bytes;
+	uint64_t old[LIMITS_KINDS], new[LIMITS_KINDS]; /* in the unit of their kind */
 };
 
 struct limit_change {
@@ -17,15 +18,16 @@ struct limit_change {
  * The limit in force for a device: its word in the region, or what is configured where that was
  * cleared. 0 = none.
  */
-uint64_t limit_change_in_force(const struct view *view, int dev);
+uint64_t limit_change_in_force(const struct view *view, enum limits_kind kind, int dev);
 
 /*
- * Changes the limits of the tenant whose region is at `path` to `spec`, which was checked. 0 with
- * *out filled, or -errno with a line in out_error and nothing changed. -EINVAL: `spec` names a device
- * that the tenant does not have, or would lift a limit.
+ * Changes the limits of the tenant whose region is at `path` to `specs`, one a kind, which were
+ * checked; NULL leaves those of its kind. 0 with *out filled, or -errno with a line in out_error and
+ * nothing changed. -EINVAL: one names a device that the tenant does not have, or would lift a limit
+ * without saying so.
  */
-int limit_change_make(const char *path, const char *spec, struct limit_change *out, char *out_error,
-		      size_t error_bytes);
+int limit_change_make(const char *path, const char *const specs[LIMITS_KINDS],
+		      struct limit_change *out, char *out_error, size_t error_bytes);
 
 /* Frees what limit_change_make() allocated. */
 void limit_change_free(struct limit_change *change);

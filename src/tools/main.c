@@ -17,7 +17,7 @@ static const struct command {
 	int (*main)(int argc, char **argv);
 	const char *help; /* NULL: not for people */
 } commands[] = {
-	{ "run", run_main, "start a program as a tenant, under a memory limit" },
+	{ "run", run_main, "start a program as a tenant, under limits" },
 	{ "ps", ps_main, "show the tenants, their processes and the memory they hold" },
 	{ "limit", limit_main, "show or change the limits of a running tenant" },
 	{ "doctor", doctor_main, "check whether Ration works here, and which limits are in force" },

@@ -14,7 +14,7 @@
 
 #define COMMAND "ps"
 
-enum column { TENANT, DEVICE, LIMIT, USED, FREE, PROCESSES };
+enum column { TENANT, DEVICE, LIMIT, USED, FREE, SM, PROCESSES };
 
 enum { KEY_JSON = 'j', KEY_ALL = 'a', PROGRAM_BYTES = 128 };
 
@@ -25,7 +25,8 @@ struct options {
 
 static const char doc[] =
 	"Shows the tenants of this machine that can be seen from here, with the memory each may "
-	"use, uses and has left on every device, and below each its processes.";
+	"use, uses and has left on every device, its limit of GPU time there, and below each its "
+	"processes.";
 
 static const struct argp_option option_table[] = {
 	{ "json", KEY_JSON, NULL, 0, "print JSON", 0 },
@@ -83,6 +84,16 @@ static void put_device(char *cell, const struct view *view, int d)
 	snprintf(cell, TABLE_CELL_BYTES, "%d %.*s", d, SHORT_BYTES - 1, uuid);
 }
 
+/* A limit of GPU time; "off" where its policy or a monitor does not let it hold now. */
+static void put_share(char *cell, const struct view *view, unsigned limit_pct)
+{
+	if (limit_pct == 0)
+		snprintf(cell, TABLE_CELL_BYTES, "none");
+	else
+		snprintf(cell, TABLE_CELL_BYTES, "%u %%%s", limit_pct,
+			 view->is_sm_held ? "" : " off");
+}
+
 static void put_processes(char *cell, const struct view *view)
 {
 	if (!view_is_alive(view))
@@ -114,13 +125,14 @@ static int add_device(struct table *table, const struct tenant_list_entry *entry
 		put_size(row->cells[FREE], free_bytes);
 	else
 		snprintf(row->cells[FREE], TABLE_CELL_BYTES, "-");
+	put_share(row->cells[SM], &entry->view, dev->sm_limit_pct);
 	return 0;
 }
 
 /* No process has used a device yet: the limits are those that were asked for. */
 static int add_idle(struct table *table, const struct tenant_list_entry *entry)
 {
-	const char *spec = entry->view.mem_spec;
+	const char *spec = entry->view.mem_spec, *sm_spec = entry->view.sm_spec;
 	struct table_row *row = table_add(table);
 
 	if (!row)
@@ -128,6 +140,7 @@ static int add_idle(struct table *table, const struct tenant_list_entry *entry)
 	tenant_list_name(entry, row->cells[TENANT], TABLE_CELL_BYTES);
 	snprintf(row->cells[DEVICE], TABLE_CELL_BYTES, "-");
 	tools_printable(*spec ? spec : "none", row->cells[LIMIT], 64);
+	tools_printable(*sm_spec ? sm_spec : "none", row->cells[SM], 64);
 	put_processes(row->cells[PROCESSES], &entry->view);
 	return 0;
 }
@@ -172,8 +185,8 @@ static int add_tenant(struct table *table, const struct tenant_list_entry *entry
 
 static int print_table(const struct tenant_list *list)
 {
-	static const char *const titles[] = { "TENANT", "DEVICE", "LIMIT",
-					      "USED",   "FREE",   "PROCESSES" };
+	static const char *const titles[] = { "TENANT", "DEVICE", "LIMIT",    "USED",
+					      "FREE",   "SM",     "PROCESSES" };
 	struct table table = { 0 };
 	struct table_row *head;
 	int rc = 0;

@@ -6,9 +6,9 @@
 #include <jansson.h>
 
 /* 0 stands for "none" or "not known", which JSON says as null. */
-static json_t *bytes_or_null(uint64_t bytes)
+static json_t *number_or_null(uint64_t number)
 {
-	return bytes ? json_integer((json_int_t)bytes) : json_null();
+	return number ? json_integer((json_int_t)number) : json_null();
 }
 
 static json_t *text(const char *from)
@@ -18,19 +18,35 @@ static json_t *text(const char *from)
 	return json_string(tools_printable(from, printable, sizeof(printable)));
 }
 
-static json_t *device(const struct view_device *d, int index)
+static json_t *text_or_null(const char *from)
 {
+	return *from ? text(from) : json_null();
+}
+
+static const char *policy_name(enum sm_policy policy)
+{
+	return policy == SM_POLICY_DEFAULT ? "default" :
+	       policy == SM_POLICY_DISABLE ? "disable" :
+					     "force";
+}
+
+static json_t *device(const struct view *view, int index)
+{
+	const struct view_device *d = &view->devices[index];
 	json_t *object = json_object();
 	uint64_t free_bytes;
 
 	json_object_set_new(object, "index", json_integer(index));
 	json_object_set_new(object, "uuid", text(d->uuid));
-	json_object_set_new(object, "limit_bytes", bytes_or_null(d->limit_bytes));
+	json_object_set_new(object, "limit_bytes", number_or_null(d->limit_bytes));
 	json_object_set_new(object, "used_bytes", json_integer((json_int_t)d->used_bytes));
 	json_object_set_new(object, "free_bytes",
 			    view_free_bytes(d, &free_bytes) ? json_integer((json_int_t)free_bytes) :
 							      json_null());
-	json_object_set_new(object, "physical_bytes", bytes_or_null(d->physical_bytes));
+	json_object_set_new(object, "physical_bytes", number_or_null(d->physical_bytes));
+	json_object_set_new(object, "sm_limit_pct", number_or_null(d->sm_limit_pct));
+	json_object_set_new(object, "sm_limit_in_force",
+			    json_boolean(d->sm_limit_pct && view->is_sm_held));
 	return object;
 }
 
@@ -47,7 +63,7 @@ static json_t *process(const struct view *view, const struct view_process *p)
 	}
 	json_object_set_new(object, "pid", p->pid > 0 ? json_integer(p->pid) : json_null());
 	json_object_set_new(object, "slot", json_integer((json_int_t)p->slot));
-	json_object_set_new(object, "command", p->comm[0] ? text(p->comm) : json_null());
+	json_object_set_new(object, "command", text_or_null(p->comm));
 	json_object_set_new(object, "devices", devices);
 	return object;
 }
@@ -58,17 +74,21 @@ static json_t *tenant(const struct tenant_list_entry *entry)
 	json_t *object = json_object(), *devices = json_array(), *processes = json_array();
 
 	for (int d = 0; d < v->device_count; d++)
-		json_array_append_new(devices, device(&v->devices[d], d));
+		json_array_append_new(devices, device(v, d));
 	for (unsigned i = 0; i < v->process_count; i++)
 		json_array_append_new(processes, process(v, &v->processes[i]));
-	json_object_set_new(object, "name", v->name[0] ? text(v->name) : json_null());
+	json_object_set_new(object, "name", text_or_null(v->name));
 	json_object_set_new(object, "path", text(entry->path));
 	json_object_set_new(object, "alive", json_boolean(view_is_alive(v)));
 	json_object_set_new(object, "verified", json_boolean(v->kind == VIEW_OWN));
-	json_object_set_new(object, "limits", v->mem_spec[0] ? text(v->mem_spec) : json_null());
-	json_object_set_new(object, "limits_from",
-			    v->mem_source[0] ? text(v->mem_source) : json_null());
-	json_object_set_new(object, "created_s", bytes_or_null(v->created_s));
+	json_object_set_new(object, "limits", text_or_null(v->mem_spec));
+	json_object_set_new(object, "limits_from", text_or_null(v->mem_source));
+	json_object_set_new(object, "sm_limits", text_or_null(v->sm_spec));
+	json_object_set_new(object, "sm_limits_from", text_or_null(v->sm_source));
+	json_object_set_new(object, "sm_policy",
+			    v->kind == VIEW_OWN ? json_string(policy_name(v->sm_policy)) :
+						  json_null());
+	json_object_set_new(object, "created_s", number_or_null(v->created_s));
 	json_object_set_new(object, "devices", devices);
 	json_object_set_new(object, "processes", processes);
 	return object;

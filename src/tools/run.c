@@ -22,80 +22,88 @@
 #define COMMAND "run"
 
 struct options {
-	char mem_spec[RATION_SPEC_BYTES]; /* "" = no --mem */
-	const char *name;                 /* NULL = made from the command */
+	char specs[LIMITS_KINDS][RATION_SPEC_BYTES]; /* "" = no such option */
+	const char *name;                            /* NULL = made from the command */
 	bool has_sim;
 	const char *sim; /* as RATION_SIM, or NULL */
 	char **command;
 };
 
+static struct options opt;
+
 static const char doc[] =
-	"Starts COMMAND as a tenant of its own: every program in it uses the GPU under one memory "
-	"limit, which none of them can change."
+	"Starts COMMAND as a tenant of its own: every program in it uses the GPU under one limit, "
+	"which none of them can change."
 	"\v"
-	"SPEC is a size for every device (10g, 1.5g, 512m), or sizes for single ones by index or "
-	"UUID (0:10g,1:4g or GPU-8f6d3c2a:10g). Without --mem the limits are those of RATION_MEM "
-	"or of the scheduler's variables, else there are none.\n\n"
+	"SPEC of --mem is a size for every device (10g, 1.5g, 512m), or sizes for single ones by "
+	"index or UUID (0:10g,1:4g or GPU-8f6d3c2a:10g); that of --sm is written so with whole "
+	"percents of the device's time, 1 to 100 (30 or 0:30,1:50). Without --mem the limits are "
+	"those of RATION_MEM or of the scheduler's variables, else there are none; without --sm "
+	"likewise those of RATION_SM.\n\n"
 	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be "
 	"started as a tenant, 126 when it cannot be executed, 127 when it is not found.";
 
 static const struct argp_option option_table[] = {
 	{ "mem", 'm', "SPEC", 0, "memory limit", 0 },
+	{ "sm", 't', "SPEC", 0, "limit of GPU time, in percent", 0 },
 	{ "name", 'n', "NAME", 0, "name of the tenant (letters, digits and . _ -)", 0 },
 	{ "sim", 's', "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
 	  "use the software GPU, set up by mem=8g,count=2 and the like", 0 },
 	{ 0 },
 };
 
-/* Joins the limits of several --mem into one specification. */
-static void take_mem(const char *spec, struct options *opt, struct argp_state *state)
+/* Joins the limits of several --mem, or several --sm, into one specification. */
+static void take_limits(enum limits_kind kind, const char *spec, struct argp_state *state)
 {
-	size_t have = strlen(opt->mem_spec), room = sizeof(opt->mem_spec) - have;
+	const char *option = tools_limit_option(kind);
+	char *all = opt.specs[kind];
+	size_t have = strlen(all), room = RATION_SPEC_BYTES - have;
 	struct limits_error err;
 	int n;
 
-	if (limits_check(LIMITS_MEM, spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
-		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
+	if (limits_check(kind, spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		argp_failure(state, TOOLS_USAGE, 0, "%s: %s", option, err.text);
 	/* Each by itself, then all together: the complaint names what was written. */
-	n = snprintf(opt->mem_spec + have, room, "%s%s", have ? "," : "", spec);
+	n = snprintf(all + have, room, "%s%s", have ? "," : "", spec);
 	if (n < 0 || (size_t)n >= room)
-		argp_failure(state, TOOLS_USAGE, 0,
-			     "--mem: too many limits; at most %zu characters",
-			     sizeof(opt->mem_spec) - 1);
-	else if (limits_check(LIMITS_MEM, opt->mem_spec, LIMITS_ZERO_IS_ERROR, &err) < 0)
-		argp_failure(state, TOOLS_USAGE, 0, "--mem: %s", err.text);
+		argp_failure(state, TOOLS_USAGE, 0, "%s: too many limits; at most %d characters",
+			     option, RATION_SPEC_BYTES - 1);
+	else if (limits_check(kind, all, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		argp_failure(state, TOOLS_USAGE, 0, "%s: %s", option, err.text);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	struct options *opt = state->input;
 	const char *wrong;
 
 	switch (key) {
 	case 'm':
-		take_mem(arg, opt, state);
+		take_limits(LIMITS_MEM, arg, state);
+		return 0;
+	case 't':
+		take_limits(LIMITS_SM, arg, state);
 		return 0;
 	case 'n':
 		wrong = tenant_dir_check_name(arg);
 		if (wrong)
 			argp_failure(state, TOOLS_USAGE, 0, "--name: '%s' %s", arg, wrong);
-		opt->name = arg;
+		opt.name = arg;
 		return 0;
 	case 's':
-		opt->has_sim = true;
-		opt->sim = arg;
+		opt.has_sim = true;
+		opt.sim = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (opt->has_sim && !opt->sim && strchr(arg, '=') && !strchr(arg, '/'))
+		if (opt.has_sim && !opt.sim && strchr(arg, '=') && !strchr(arg, '/'))
 			argp_failure(state, TOOLS_USAGE, 0,
 				     "the settings of --sim follow it without a blank: --sim=%s",
 				     arg);
 		/* The rest is the program's own. */
-		opt->command = &state->argv[state->next - 1];
+		opt.command = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_END:
-		if (!opt->command || !*opt->command[0])
+		if (!opt.command || !*opt.command[0])
 			argp_error(state, "the command to start is missing");
 		return 0;
 	default:
@@ -103,28 +111,26 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const char *getenv_without_schedulers(const char *name)
+/*
+ * The environment in which a new tenant begins. The limits that hold here go on to hold, unless those
+ * of their kind are on the command line: then they do not count, right or wrong.
+ */
+static const char *getenv_here(const char *name)
 {
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
+		const char *theirs = conf_name(conf_schedulers(kind));
+
+		if (!strcmp(name, conf_name(conf_ours(kind))) ||
+		    !strncmp(name, theirs, strlen(theirs)))
+			return *opt.specs[kind] ? NULL : getenv(name);
+	}
+	if (!strcmp(name, conf_name(CONF_GPU_CORE_UTILIZATION_POLICY)))
+		return getenv(name);
 	return run_env_is_scheduler(name) ? NULL : getenv(name);
 }
 
-/* With --mem, what the environment says of limits does not count, right or wrong. */
-static const char *getenv_under_mem(const char *name)
-{
-	return strcmp(name, conf_name(CONF_RATION_MEM)) ? getenv_without_schedulers(name) : NULL;
-}
-
-/* Without --mem, the limits that hold here go on to hold; the region is a new one all the same. */
-static const char *getenv_inherited(const char *name)
-{
-	static const char limit[] = "CUDA_DEVICE_MEMORY_LIMIT";
-
-	return strncmp(name, limit, sizeof(limit) - 1) ? getenv_without_schedulers(name) :
-							 getenv(name);
-}
-
 /* The operator's file decides over the command line. */
-static int check_operator(const struct options *opt, const struct conf *conf)
+static int check_operator(const struct conf *conf)
 {
 	static const enum conf_var paths[] = { CONF_RATION_REGION,
 					       CONF_CUDA_DEVICE_MEMORY_SHARED_CACHE };
@@ -138,28 +144,41 @@ static int check_operator(const struct options *opt, const struct conf *conf)
 			       conf_name(paths[i]));
 		return TOOLS_FAILED;
 	}
-	if (*opt->mem_spec && *conf->mem_spec) {
-		tools_complain(COMMAND, "the limits are set by %s; --mem cannot change them",
-			       conf->mem_source);
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
+		if (!*opt.specs[kind] || !*conf_spec(conf, kind))
+			continue;
+		tools_complain(COMMAND, "the limits are set by %s; %s cannot change them",
+			       conf_source(conf, kind), tools_limit_option(kind));
 		return TOOLS_FAILED;
 	}
 	return TOOLS_OK;
 }
 
-static int load_conf(const struct options *opt, struct conf *conf)
+static void use_option(enum limits_kind kind, char spec[RATION_SPEC_BYTES],
+		       char source[RATION_SOURCE_BYTES])
 {
-	int rc = conf_load(conf, CONF_FILE, *opt->mem_spec ? getenv_under_mem : getenv_inherited);
+	snprintf(spec, RATION_SPEC_BYTES, "%s", opt.specs[kind]);
+	snprintf(source, RATION_SOURCE_BYTES, "%s of ration run", tools_limit_option(kind));
+}
+
+static int load_conf(struct conf *conf)
+{
+	int rc = conf_load(conf, CONF_FILE, getenv_here);
 
 	if (rc < 0) {
 		tools_complain(COMMAND, "%s", conf->error);
 		return TOOLS_USAGE;
 	}
-	rc = check_operator(opt, conf);
-	if (rc == TOOLS_OK && *opt->mem_spec) {
-		snprintf(conf->mem_spec, sizeof(conf->mem_spec), "%s", opt->mem_spec);
-		snprintf(conf->mem_source, sizeof(conf->mem_source), "--mem of ration run");
+	rc = check_operator(conf);
+	if (rc != TOOLS_OK)
+		return rc;
+	if (*opt.specs[LIMITS_MEM])
+		use_option(LIMITS_MEM, conf->mem_spec, conf->mem_source);
+	if (*opt.specs[LIMITS_SM]) {
+		use_option(LIMITS_SM, conf->sm_spec, conf->sm_source);
+		conf->sm_policy = SM_POLICY_FORCE;
 	}
-	return rc;
+	return TOOLS_OK;
 }
 
 static int complain_no_device(const char *source, const char *who, const struct device_list *list)
@@ -211,8 +230,9 @@ static void warn_if_tiny(const char *source, const struct limits_item *item)
  * Looks whether the devices that the specification names exist. Where NVML cannot say, the library
  * will in the program.
  */
-static int check_devices(const char *spec, const char *source, const char *nvml)
+static int check_devices(enum limits_kind kind, const struct conf *conf, const char *nvml)
 {
+	const char *source = *opt.specs[kind] ? tools_limit_option(kind) : conf_source(conf, kind);
 	static struct device_list list;
 	struct limits_item item;
 	bool is_read = false;
@@ -220,11 +240,12 @@ static int check_devices(const char *spec, const char *source, const char *nvml)
 	/* A scheduler names devices by their place in the container, all of them or some. */
 	if (!strncmp(source, "CUDA_", 5))
 		return TOOLS_OK;
-	for (const char *at = spec;
-	     limits_next(LIMITS_MEM, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
+	for (const char *at = conf_spec(conf, kind);
+	     limits_next(kind, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
 		const struct device_list_entry *e;
 
-		warn_if_tiny(source, &item);
+		if (kind == LIMITS_MEM)
+			warn_if_tiny(source, &item);
 		if (!item.who[0])
 			continue;
 		if (!is_read && device_list_read(nvml, &list) < 0)
@@ -233,38 +254,46 @@ static int check_devices(const char *spec, const char *source, const char *nvml)
 		e = device_list_find(&list, item.who);
 		if (!e)
 			return complain_no_device(source, item.who, &list);
-		warn_if_larger(source, &item, e);
+		if (kind == LIMITS_MEM)
+			warn_if_larger(source, &item, e);
 	}
 	return TOOLS_OK;
 }
 
 /* Puts the software GPU into the environment if asked for. *out_nvml: the NVML to ask. */
-static int use_sim(const struct options *opt, char out_nvml[PATH_MAX])
+static int use_sim(char out_nvml[PATH_MAX])
 {
 	char dir[PATH_MAX - 32], error[2 * PATH_MAX];
 
 	snprintf(out_nvml, PATH_MAX, "libnvidia-ml.so.1");
-	if (!opt->has_sim)
+	if (!opt.has_sim)
 		return TOOLS_OK;
 	if (install_path_sim(dir, sizeof(dir), error, sizeof(error)) < 0) {
 		tools_complain(COMMAND, "%s", error);
 		return TOOLS_FAILED;
 	}
 	snprintf(out_nvml, PATH_MAX, "%s/libnvidia-ml.so.1", dir);
-	if (run_env_use_sim(dir, opt->sim) < 0) {
+	if (run_env_use_sim(dir, opt.sim) < 0) {
 		tools_complain(COMMAND, "the environment cannot be set (%m)");
 		return TOOLS_FAILED;
 	}
 	return TOOLS_OK;
 }
 
-static int start(const struct options *opt, const struct conf *conf)
+static int start(const struct conf *conf)
 {
 	struct region_setup setup = {
 		.mem_spec = conf->mem_spec,
 		.mem_source = conf->mem_source,
+		.sm_spec = conf->sm_spec,
+		.sm_source = conf->sm_source,
+		.sm_policy = conf->sm_policy,
 		.priority = conf->priority,
 		.flags = conf->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+	};
+	const char *const specs[LIMITS_KINDS] = {
+		[LIMITS_MEM] = conf->mem_spec,
+		[LIMITS_SM] = run_env_sm_spec(conf),
 	};
 	char library[PATH_MAX], error[2 * PATH_MAX];
 	struct tenant tenant;
@@ -272,17 +301,17 @@ static int start(const struct options *opt, const struct conf *conf)
 
 	rc = install_path_library(library, sizeof(library), error, sizeof(error));
 	if (rc == 0)
-		rc = tenant_make(opt->name, opt->command[0], &setup, &tenant, error, sizeof(error));
+		rc = tenant_make(opt.name, opt.command[0], &setup, &tenant, error, sizeof(error));
 	if (rc < 0) {
 		tools_complain(COMMAND, "%s", error);
 		return TOOLS_FAILED;
 	}
-	rc = run_env_use_library(library, &tenant, conf->mem_spec);
+	rc = run_env_use_library(library, &tenant, specs);
 	if (rc == 0)
-		rc = run_child_wait(COMMAND, opt->command, &status);
+		rc = run_child_wait(COMMAND, opt.command, &status);
 	tenant_end(&tenant);
 	if (rc < 0) {
-		tools_complain(COMMAND, "'%s' cannot be started (%s)", opt->command[0],
+		tools_complain(COMMAND, "'%s' cannot be started (%s)", opt.command[0],
 			       strerror(-rc));
 		return TOOLS_FAILED;
 	}
@@ -293,14 +322,13 @@ int run_main(int argc, char **argv)
 {
 	static const struct argp argp = { option_table, parse_option, "COMMAND [ARG...]", doc, NULL,
 					  NULL,         NULL };
-	static struct options opt;
 	static struct conf conf;
 	const char *region = getenv(conf_name(CONF_RATION_REGION));
 	char nvml[PATH_MAX];
 	int rc;
 
 	tools_begin(COMMAND, argv);
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &opt);
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, NULL);
 	if (region) {
 		tools_complain(COMMAND,
 			       "this is inside a tenant already (RATION_REGION is '%s'), and "
@@ -308,10 +336,10 @@ int run_main(int argc, char **argv)
 			       region);
 		return TOOLS_FAILED;
 	}
-	rc = load_conf(&opt, &conf);
+	rc = load_conf(&conf);
 	if (rc == TOOLS_OK)
-		rc = use_sim(&opt, nvml);
-	if (rc == TOOLS_OK)
-		rc = check_devices(conf.mem_spec, *opt.mem_spec ? "--mem" : conf.mem_source, nvml);
-	return rc == TOOLS_OK ? start(&opt, &conf) : rc;
+		rc = use_sim(nvml);
+	for (enum limits_kind kind = 0; rc == TOOLS_OK && kind < LIMITS_KINDS; kind++)
+		rc = check_devices(kind, &conf, nvml);
+	return rc == TOOLS_OK ? start(&conf) : rc;
 }

@@ -1,8 +1,5 @@
 #include "tools/run_env.h"
 
-#include "base/conf.h"
-#include "base/limits.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +8,13 @@
 
 bool run_env_is_scheduler(const char *name)
 {
-	static const char prefix[] = "CUDA_DEVICE_MEMORY_";
+	static const char *const prefixes[] = { "CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_" };
 
-	return !strncmp(name, prefix, sizeof(prefix) - 1) ||
-	       !strcmp(name, conf_name(CONF_CUDA_DISABLE_CONTROL));
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return !strcmp(name, conf_name(CONF_CUDA_DISABLE_CONTROL)) ||
+	       !strcmp(name, conf_name(CONF_GPU_CORE_UTILIZATION_POLICY));
 }
 
 /* Puts `value` before what the list has. An empty rest would mean the current directory. */
@@ -56,19 +56,32 @@ static void remove_scheduler_variables(void)
 	}
 }
 
-int run_env_use_library(const char *library, const struct tenant *tenant, const char *mem_spec)
+const char *run_env_sm_spec(const struct conf *conf)
+{
+	return conf->sm_policy == SM_POLICY_DISABLE ? "" : conf->sm_spec;
+}
+
+/* A scheduler's 0 means no limit, which our variables cannot say; the region does. */
+static int use_limits(enum limits_kind kind, const char *spec)
+{
+	const char *name = conf_name(conf_ours(kind));
+	struct limits_error ignored;
+
+	if (limits_check(kind, spec, LIMITS_ZERO_IS_ERROR, &ignored) == 0)
+		return setenv(name, spec, 1);
+	return unsetenv(name);
+}
+
+int run_env_use_library(const char *library, const struct tenant *tenant,
+			const char *const specs[LIMITS_KINDS])
 {
 	int rc = prepend("LD_PRELOAD", library);
-	struct limits_error ignored;
 
 	if (rc < 0)
 		return rc;
 	remove_scheduler_variables();
-	/* A scheduler's 0 means no limit, which our variable cannot say; the region does. */
-	if (limits_check(LIMITS_MEM, mem_spec, LIMITS_ZERO_IS_ERROR, &ignored) == 0)
-		rc = setenv(conf_name(CONF_RATION_MEM), mem_spec, 1);
-	else
-		rc = unsetenv(conf_name(CONF_RATION_MEM));
+	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++)
+		rc = use_limits(kind, specs[kind]);
 	if (rc < 0 || setenv(conf_name(CONF_RATION_REGION), tenant->path, 1) < 0 ||
 	    setenv(conf_name(CONF_RATION_NAME), tenant->name, 1) < 0 ||
 	    setenv(conf_name(CONF_RATION_LOG), "warn", 0) < 0)

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "base/conf.h"
 #include "tools/tenant.h"
 
 #include <stdbool.h>
@@ -14,5 +15,12 @@ bool run_env_is_scheduler(const char *name);
 /* Puts the software GPU, at `dir`, before the real driver; `config` as in RATION_SIM or NULL. */
 int run_env_use_sim(const char *dir, const char *config);
 
-/* Puts the library before the program's own preloads, and says which tenant it belongs to. */
-int run_env_use_library(const char *library, const struct tenant *tenant, const char *mem_spec);
+/*
+ * Puts the library before the program's own preloads, and says which tenant it belongs to and which
+ * limits it has, "" for none. 0 or -errno.
+ */
+int run_env_use_library(const char *library, const struct tenant *tenant,
+			const char *const specs[LIMITS_KINDS]);
+
+/* The limits of GPU time that a tenant of this configuration passes on: "" where none ever holds. */
+const char *run_env_sm_spec(const struct conf *conf);

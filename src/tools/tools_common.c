@@ -36,6 +36,11 @@ const char *tools_getenv(const char *name)
 	return getenv(name);
 }
 
+const char *tools_limit_option(enum limits_kind kind)
+{
+	return kind == LIMITS_MEM ? "--mem" : "--sm";
+}
+
 void tools_begin(const char *command, char **argv)
 {
 	static char name[64];

@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include "base/limits.h"
+
 #include <stddef.h>
 
 enum tools_exit {
@@ -26,6 +28,9 @@ char *tools_printable(const char *text, char *out, size_t out_bytes);
 
 /* getenv(3), as base/conf.h wants it. */
 const char *tools_getenv(const char *name);
+
+/* The option that sets limits of a kind: "--mem", "--sm". */
+const char *tools_limit_option(enum limits_kind kind);
 
 /* Makes argp exit with TOOLS_USAGE and name the command "ration COMMAND" in what it writes. */
 void tools_begin(const char *command, char **argv);

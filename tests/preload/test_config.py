@@ -1,5 +1,6 @@
 """What is configured is held; what cannot be understood is said, and is never "no limit"."""
 import os
+import struct
 import subprocess
 
 import pytest
@@ -46,6 +47,38 @@ def test_hami_s_sizes_that_are_none(place, size):
 def test_sizes_that_are_good(place, size, limit_mib):
     values = place.start("views", "all", 1, RATION_MEM=size).await_word("said").go().end().values
     assert values["info.total"] == limit_mib * MIB
+
+
+@pytest.mark.parametrize("pct", ["0", "101", "-5", "abc", "30x", "", "1:", "2.5"])
+def test_gpu_time_that_is_none(place, pct):
+    line = refused(place, "RATION_SM", RATION_SM=pct, RATION_MEM="512m")
+    assert "GPU time is in whole percents from 1 to 100, such as 30" in line
+
+
+@pytest.mark.parametrize("name", ["CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_SM_LIMIT_1"])
+@pytest.mark.parametrize("pct", ["-5", "abc", "30x", ""])
+def test_hami_s_gpu_time_that_is_none(place, name, pct):
+    place.settings.update(RATION_REGION=None,
+                          CUDA_DEVICE_MEMORY_SHARED_CACHE=place.folder / "hami.cache")
+    refused(place, name, **{name: pct})
+
+
+def test_gpu_time_of_unknown_devices(place):
+    done = place.run("context", "untouched", status=1, err=None, RATION_SM="1:30")
+    assert "RATION_SM: 1 names no device here" in done.err and "cuInit(0): 0" not in done.err
+
+
+@pytest.mark.parametrize("settings,words", [
+    ({"RATION_SM": "30"}, [30, 30]), ({"RATION_SM": "1:40"}, [100, 40]),
+    ({"CUDA_DEVICE_SM_LIMIT": "20", "CUDA_DEVICE_SM_LIMIT_1": "0"}, [20, 20]),
+    ({"CUDA_DEVICE_SM_LIMIT": "0"}, [100, 100]), ({}, [100, 100]),
+])
+def test_gpu_time_in_the_region(place, settings, words):
+    """Where HAMi's monitors read it, from the first process on."""
+    place.sim["count"] = 2
+    program = place.start("views", "all", 2, **settings).await_word("said")
+    assert list(struct.unpack_from("<2Q", place.region.read_bytes(), 1728)) == words
+    program.go().end()
 
 
 def test_zero(place):

@@ -17,7 +17,7 @@ RATION = BUILD / "ration"
 
 def clean_environment():
     """This process's environment without what configures Ration or chooses a driver."""
-    dropped = ("RATION_", "CUDA_", "LIBCUDA_", "NVIDIA_", "POD_", "CONTAINER_")
+    dropped = ("RATION_", "CUDA_", "GPU_CORE_", "LIBCUDA_", "NVIDIA_", "POD_", "CONTAINER_")
     return {k: v for k, v in os.environ.items()
             if not k.startswith(dropped) and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
 

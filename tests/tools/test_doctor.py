@@ -4,6 +4,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,45 @@ def test_every_way_to_the_driver_is_tried(ration, sim):
         line = next(line for line in ways if way in line)
         right, asked = line.split(": ")[1].split()[0::2][:2]
         assert right == asked and int(right) > 0
+
+
+def test_gpu_time(ration, sim):
+    out = ration("doctor", "--sim=mem=8g", env={"RATION_SM": "30"})
+    assert any(line.endswith("GPU time 30 %, from RATION_SM") for line in lines(out, "ok", "limit"))
+    assert any("RATION_SM is set, but no program" in line for line in lines(out, "warn", "preload"))
+    # What was tried with is no limit that is set.
+    assert any("none is set here" in line for line in lines(out, "note", "limit"))
+    assert not any("GPU time" in line for line in ration("doctor", "--sim").stdout.splitlines())
+
+
+@pytest.mark.parametrize("policy, verdict, says", [
+    ("disable", "warn", "GPU_CORE_UTILIZATION_POLICY is disable"), ("force", None, "GPU_CORE"),
+    (None, "note", "monitor may switch")])
+def test_gpu_time_of_a_scheduler(ration, sim, library, tmp_path, policy, verdict, says):
+    env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r",
+           "CUDA_DEVICE_SM_LIMIT": "30", "CUDA_DEVICE_SM_LIMIT_1": "40",
+           "GPU_CORE_UTILIZATION_POLICY": policy}
+    out = ration("doctor", "--sim=mem=8g,count=2", env=env)
+    limits = lines(out, "ok", "limit")
+    assert any("device 0 " in line and line.endswith("GPU time 30 %, from CUDA_DEVICE_SM_LIMIT")
+               for line in limits), out.stdout
+    assert any("device 1 " in line and line.endswith("GPU time 40 %, from CUDA_DEVICE_SM_LIMIT_1")
+               for line in limits)
+    said = [line for line in lines(out, "", "limit") if says in line]
+    assert len(said) == (2 if verdict else 0)
+    assert all(line.startswith(verdict or "") for line in said)
+
+
+def test_gpu_time_that_a_monitor_switched_off(ration, sim):
+    """In a tenant whose region has the monitor's switch off."""
+    script = ("import os, struct, sys; f = open(os.environ['RATION_REGION'], 'r+b'); f.seek(2008900); "
+              "f.write(struct.pack('<i', 0)); f.flush(); os.execv(sys.argv[1], sys.argv[1:])")
+    for option, warns in ((["--sm", "30"], False), ([], True)):
+        out = ration("run", "--sim=mem=8g", *option, sys.executable, "-c", script, ration.path, "doctor",
+                     env={"CUDA_DEVICE_SM_LIMIT": "30"})
+        assert any("GPU time 30 %" in line for line in lines(out, "ok", "limit")), out.stdout
+        assert any("switched the limit of GPU time off" in line
+                   for line in lines(out, "warn", "limit")) == warns
 
 
 @pytest.mark.parametrize("limit, shown", [("1g", "1 GiB"), ("5g", "5 GiB"), ("1.5g", "1.5 GiB")])
@@ -217,6 +257,12 @@ def test_run_does_not_go_over_the_operators_head(ration, tmp_path):
                    [ration.path, "run", "--mem", "2g", "true"])
     assert out.returncode == 125
     assert "/overrideEnv" in out.stderr and "CUDA_DEVICE_MEMORY_LIMIT" in out.stderr
+
+
+def test_run_does_not_loosen_the_operators_gpu_time(ration, tmp_path):
+    out = overlaid(ration, tmp_path, "CUDA_DEVICE_SM_LIMIT=30", [ration.path, "run", "--sm", "90", "true"])
+    assert out.returncode == 125
+    assert "CUDA_DEVICE_SM_LIMIT in /overrideEnv; --sm cannot change them" in out.stderr
 
 
 def test_run_does_not_leave_the_operators_region(ration, tmp_path):

@@ -56,10 +56,11 @@ def place(ration):
         os.close(lock.fd)
 
 
-def two_devices(name="train", spec="0:1g,1:2g", limits=(GIB, 2 * GIB), used=(300 * MIB, 0)):
-    image = region.blank(name, spec, "RATION_MEM")
-    region.add_device(image, 0, region.UUID, limits[0], 8 * GIB)
-    region.add_device(image, 1, SECOND, limits[1], 8 * GIB)
+def two_devices(name="train", spec="0:1g,1:2g", limits=(GIB, 2 * GIB), used=(300 * MIB, 0),
+                sm_spec="", sm_limits=(100, 100), **sm):
+    image = region.blank(name, spec, "RATION_MEM", sm_spec, "RATION_SM" if sm_spec else "", **sm)
+    region.add_device(image, 0, region.UUID, limits[0], 8 * GIB, sm_limits[0])
+    region.add_device(image, 1, SECOND, limits[1], 8 * GIB, sm_limits[1])
     region.add_process(image, 0, os.getpid(), "python3", used)
     return image
 
@@ -74,6 +75,15 @@ def limits(path):
     return list(words(path, 1600, "QQ"))
 
 
+def sm_limits(path):
+    return list(words(path, 1728, "QQ"))
+
+
+def sm_spec(path):
+    text, source, policy = words(path, region.SM_SPEC_AT, "2048s128sI")
+    return text.rstrip(b"\0").decode(), source.rstrip(b"\0").decode(), policy
+
+
 def spec(path):
     text, source = words(path, region.RATION_AT + 112, "2048s128s")
     return text.rstrip(b"\0").decode(), source.rstrip(b"\0").decode()
@@ -83,23 +93,42 @@ def change(path):
     return words(path, region.RATION_AT + 2292, "I")[0]
 
 
+def memory_of(out):
+    return "".join(f"{line}\n" for line in out.stdout.splitlines() if "GPU time" not in line)
+
+
+def time_of(out):
+    return [line.partition("GPU time ")[2] for line in out.stdout.splitlines() if "GPU time" in line]
+
+
+def refused(ration, path, says, *options):
+    """The options are refused with these words, and the file stays as it is."""
+    before = path.read_bytes()
+    out = ration("limit", "train", *options)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert says in out.stderr
+    assert path.read_bytes() == before
+
+
 def test_it_shows_what_is_in_force(ration, place):
-    path = place(two_devices())
+    path = place(two_devices(sm_spec="0:30", sm_limits=(30, 100)))
     for who in ("train", path):
         out = ration("limit", who)
         assert (out.returncode, out.stderr) == (0, "")
         assert out.stdout == ("0 GPU-01234567: 1 GiB, from RATION_MEM (0:1g,1:2g)\n"
-                              "1 GPU-fedcba98: 2 GiB, from RATION_MEM (0:1g,1:2g)\n")
+                              "0 GPU-01234567: GPU time 30 %, from RATION_SM (0:30)\n"
+                              "1 GPU-fedcba98: 2 GiB, from RATION_MEM (0:1g,1:2g)\n"
+                              "1 GPU-fedcba98: GPU time none\n")
 
 
 def test_it_shows_what_was_written_into_the_file(ration, place):
     """A monitor changes the word; a word that was cleared leads to what is configured."""
     place(two_devices(limits=(3 * GIB, 0)))
-    assert ration("limit", "train").stdout == (
+    assert memory_of(ration("limit", "train")) == (
         "0 GPU-01234567: 3 GiB, written into its file; RATION_MEM said 1 GiB\n"
         "1 GPU-fedcba98: 2 GiB, from RATION_MEM (0:1g,1:2g)\n")
     place(two_devices("free", "", (0, GIB)), "free")
-    assert ration("limit", "free").stdout == (
+    assert memory_of(ration("limit", "free")) == (
         "0 GPU-01234567: none\n"
         "1 GPU-fedcba98: 1 GiB, written into its file; it was started without a limit\n")
 
@@ -170,9 +199,90 @@ def test_it_says_when_more_is_in_use(ration, place):
 
 def test_before_a_device_is_used(ration, place):
     path = place(region.blank("train"), lives=region.kept)
-    assert ration("limit", "train").stdout == "no device is used yet: 1g, from RATION_MEM\n"
+    assert ration("limit", "train").stdout == ("no device is used yet: 1g, from RATION_MEM\n"
+                                               "no device is used yet: GPU time no limit\n")
     assert ration("limit", "train", "--mem", "2g").stdout == "no device is used yet: 1g -> 2g\n"
     assert spec(path) == ("2g", "ration limit")
+
+
+def test_gpu_time_that_was_written_into_the_file(ration, place):
+    place(two_devices(sm_spec="30", sm_limits=(40, 0)))
+    assert time_of(ration("limit", "train")) == ["40 %, written into its file; RATION_SM said 30 %",
+                                                 "30 %, from RATION_SM (30)"]
+    place(two_devices("free", sm_spec="", sm_limits=(40, 100)), "free")
+    assert time_of(ration("limit", "free")) == [
+        "40 %, written into its file; it was started without a limit", "none"]
+    place(two_devices("lifted", sm_spec="30", sm_limits=(100, 30)), "lifted")
+    assert time_of(ration("limit", "lifted"))[0] == "none, written into its file; RATION_SM said 30 %"
+
+
+@pytest.mark.parametrize("policy, switch, says", [
+    (region.POLICY_DISABLE, 1, "; switched off by its policy"),
+    (region.POLICY_DEFAULT, 0, "; switched off by the monitor now"),
+    (region.POLICY_DEFAULT, 1, ""), (region.POLICY_FORCE, 0, "")])
+def test_gpu_time_that_does_not_hold(ration, place, policy, switch, says):
+    image = two_devices(sm_spec="30", sm_limits=(30, 30), sm_policy=policy)
+    region.put(image, 2008900, "i", switch)
+    path = place(image)
+    assert time_of(ration("limit", "train")) == ["30 %, from RATION_SM (30)" + says] * 2
+    # One that is given here holds.
+    assert ration("limit", "train", "--sm", "30").returncode == 0
+    assert sm_spec(path) == ("30", "ration limit", region.POLICY_FORCE)
+    assert time_of(ration("limit", "train")) == ["30 %, from ration limit (30)"] * 2
+
+
+def test_it_changes_gpu_time(ration, place):
+    path = place(two_devices(sm_spec="30", sm_limits=(30, 30)))
+    before = spec(path), limits(path), change(path)
+    out = ration("limit", "train", "--sm", "50,1:100")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout == ("0 GPU-01234567: GPU time 30 % -> 50 %\n"
+                          "1 GPU-fedcba98: GPU time 30 % -> none\n")
+    assert sm_limits(path) == [50, 100]
+    assert sm_spec(path) == ("50,1:100", "ration limit", region.POLICY_FORCE)
+    # What was not spoken of stays.
+    assert (spec(path), limits(path), change(path)) == before
+
+
+def test_it_changes_both_at_once(ration, place):
+    path = place(two_devices())
+    out = ration("limit", "train", "--mem", "3g", "--sm", "30")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout == ("0 GPU-01234567: 1 GiB -> 3 GiB\n1 GPU-fedcba98: 2 GiB -> 3 GiB\n"
+                          "0 GPU-01234567: GPU time none -> 30 %\n"
+                          "1 GPU-fedcba98: GPU time none -> 30 %\n")
+    assert (limits(path), sm_limits(path)) == ([3 * GIB] * 2, [30, 30])
+    # Neither, where one of them is wrong.
+    for wrong in (["--mem", "4g", "--sm", "2:50,40"], ["--mem", "2:1g,1g", "--sm", "50"],
+                  ["--mem", "4g", "--sm", "0:50"]):
+        refused(ration, path, "--", *wrong)
+
+
+def test_gpu_time_before_a_device_is_used(ration, place):
+    path = place(region.blank("train", sm_spec="30", sm_source="RATION_SM"), lives=region.kept)
+    assert time_of(ration("limit", "train")) == ["30, from RATION_SM"]
+    assert ration("limit", "train", "--sm", "50").stdout == "no device is used yet: GPU time 30 -> 50\n"
+    assert sm_spec(path)[0] == "50"
+
+
+@pytest.mark.parametrize("sm,says", [
+    ("0", "zero"), ("101", "too big"), ("-5", "negative"), ("abc", "abc"), ("30x", "30x"),
+    ("", "--sm"), ("1:", "empty"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
+    ("0:30", "lift the limit of device 1, now 50 %; give it one too, 100 for none"),
+    ("0:30,1:30", "lift the limit of all other devices, now 50 %")])
+def test_wrong_limits_of_gpu_time_change_nothing(ration, place, sm, says):
+    path = place(two_devices(sm_spec="50", sm_limits=(50, 50)))
+    refused(ration, path, says, "--sm", sm)
+
+
+def test_a_change_of_gpu_time_that_was_cut_off(ration, place):
+    image = two_devices(sm_spec="50", sm_limits=(50, 50))
+    region.put(image, region.SM_SPEC_AT, "8s", b"\1")
+    region.put(image, region.SM_CHANGE_AT, "I", 7)
+    path = place(image)
+    assert ration("limit", "train", "--sm", "30").returncode == 0
+    assert (sm_limits(path), sm_spec(path)[0]) == ([30, 30], "30")
+    assert words(path, region.SM_CHANGE_AT, "I")[0] == 8
 
 
 @pytest.mark.parametrize("mem,says", [
@@ -184,11 +294,7 @@ def test_before_a_device_is_used(ration, place):
 ])
 def test_wrong_limits_change_nothing(ration, place, mem, says):
     path = place(two_devices())
-    before = path.read_bytes()
-    out = ration("limit", "train", "--mem", mem)
-    assert (out.returncode, out.stdout) == (2, "")
-    assert says in out.stderr
-    assert path.read_bytes() == before
+    refused(ration, path, says, "--mem", mem)
 
 
 def test_the_general_limit_is_not_lifted(ration, place):
@@ -287,7 +393,8 @@ def test_who_may_not_write(ration, place, open_copy):
 
 
 @pytest.mark.parametrize("options,says", [
-    ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "--mem", "1g", "--mem", "2g"], "twice")])
+    ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "--mem", "1g", "--mem", "2g"], "twice"),
+    (["a", "--sm", "30", "--sm", "40"], "twice")])
 def test_wrong_command_lines(ration, options, says):
     out = ration("limit", *options)
     assert (out.returncode, out.stdout) == (2, "")

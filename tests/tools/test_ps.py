@@ -28,8 +28,8 @@ def tenants(ration):
 
 
 def two_devices():
-    image = region.blank("train", "0:1g,1:2g", "RATION_MEM")
-    region.add_device(image, 0, region.UUID, GIB, 8 * GIB)
+    image = region.blank("train", "0:1g,1:2g", "RATION_MEM", "0:30", "RATION_SM")
+    region.add_device(image, 0, region.UUID, GIB, 8 * GIB, sm_limit=30)
     region.add_device(image, 1, "GPU-fedcba98-7654-3210-fedc-ba9876543210", 2 * GIB, 8 * GIB)
     region.add_process(image, 0, 100, "python3", [300 * MIB, 0])
     region.add_process(image, 1, 200, "dead", [100 * MIB, 100 * MIB])
@@ -46,12 +46,16 @@ def test_values(tenants):
     assert tenant["verified"] is True
     assert tenant["limits"] == "0:1g,1:2g"
     assert tenant["limits_from"] == "RATION_MEM"
+    assert (tenant["sm_limits"], tenant["sm_limits_from"]) == ("0:30", "RATION_SM")
+    assert tenant["sm_policy"] == "force"
     assert tenant["created_s"] == 1700000000
     assert tenant["devices"] == [
         {"index": 0, "uuid": region.UUID, "limit_bytes": GIB, "used_bytes": 350 * MIB,
-         "free_bytes": 674 * MIB, "physical_bytes": 8 * GIB},
+         "free_bytes": 674 * MIB, "physical_bytes": 8 * GIB, "sm_limit_pct": 30,
+         "sm_limit_in_force": True},
         {"index": 1, "uuid": "GPU-fedcba98-7654-3210-fedc-ba9876543210", "limit_bytes": 2 * GIB,
-         "used_bytes": GIB, "free_bytes": GIB, "physical_bytes": 8 * GIB},
+         "used_bytes": GIB, "free_bytes": GIB, "physical_bytes": 8 * GIB, "sm_limit_pct": None,
+         "sm_limit_in_force": False},
     ]
     assert [(p["pid"], p["slot"], p["command"], [d["used_bytes"] for d in p["devices"]])
             for p in tenant["processes"]] == [(100, 0, "python3", [300 * MIB, 0]),
@@ -63,11 +67,11 @@ def test_table(ration, tenants):
     path.write_bytes(two_devices())
     with region.alive(path, 0), region.alive(path, 5):
         lines = ration("ps").stdout.splitlines()
-    assert lines[0].split() == ["TENANT", "DEVICE", "LIMIT", "USED", "FREE", "PROCESSES"]
+    assert lines[0].split() == ["TENANT", "DEVICE", "LIMIT", "USED", "FREE", "SM", "PROCESSES"]
     at = next(i for i, line in enumerate(lines) if line.startswith("train "))
     assert lines[at].split() == ["train", "0", "GPU-01234567", "1", "GiB", "350", "MiB", "674", "MiB",
-                                 "2"]
-    assert lines[at + 1].split() == ["1", "GPU-fedcba98", "2", "GiB", "1", "GiB", "1", "GiB"]
+                                 "30", "%", "2"]
+    assert lines[at + 1].split() == ["1", "GPU-fedcba98", "2", "GiB", "1", "GiB", "1", "GiB", "none"]
     assert lines[at + 2].split() == ["100", "python3", "0", "GPU-01234567", "300", "MiB"]
     assert lines[at + 3].split() == ["300", "worker", "0", "GPU-01234567", "50", "MiB"]
     assert lines[at + 4].split() == ["1", "GPU-fedcba98", "1", "GiB"]
@@ -174,11 +178,11 @@ def test_a_file_that_is_being_made(ration, tenants, size):
 
 def test_a_tenant_without_a_process_yet(ration, tenants):
     path = tenants.place("a")
-    path.write_bytes(region.blank("idle", "3g"))
+    path.write_bytes(region.blank("idle", "3g", sm_spec="30"))
     with region.kept(path):
         tenant = tenants()["a"]
         assert (tenant["devices"], tenant["processes"]) == ([], [])
-        assert any(line.split() == ["idle", "-", "3g", "0"]
+        assert any(line.split() == ["idle", "-", "3g", "30", "0"]
                    for line in ration("ps").stdout.splitlines())
 
 
@@ -217,6 +221,36 @@ def test_free_is_what_an_allocation_can_get(tenants, limit, physical, free):
     assert device["limit_bytes"] == (limit or None)
 
 
+@pytest.mark.parametrize("policy, name, switch, held", [
+    (region.POLICY_FORCE, "force", 0, True), (region.POLICY_DISABLE, "disable", 1, False),
+    (region.POLICY_DEFAULT, "default", 1, True), (region.POLICY_DEFAULT, "default", 0, False),
+    (77, "force", 0, True)])
+def test_a_limit_of_gpu_time_that_does_not_hold_now(ration, tenants, policy, name, switch, held):
+    image = region.blank("t", "", sm_spec="30", sm_source="CUDA_DEVICE_SM_LIMIT", sm_policy=policy)
+    region.add_device(image, 0, region.UUID, 0, sm_limit=30)
+    region.put(image, 2008900, "i", switch)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.kept(path):
+        tenant = tenants()["a"]
+        (line,) = [line for line in ration("ps").stdout.splitlines() if line.startswith("t ")]
+    device = tenant["devices"][0]
+    assert (device["sm_limit_pct"], device["sm_limit_in_force"]) == (30, held)
+    assert tenant["sm_policy"] == name
+    assert line.split()[-3:] == (["30", "%", "0"] if held else ["%", "off", "0"])
+
+
+@pytest.mark.parametrize("word, shown", [(0, 30), (1, 1), (99, 99), (100, None), (2 ** 64 - 1, None)])
+def test_a_word_of_gpu_time(tenants, word, shown):
+    """A cleared one leads to what is configured; from 100 on it says that there is none."""
+    image = region.blank(sm_spec="30")
+    region.add_device(image, 0, region.UUID, GIB, sm_limit=word)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.kept(path):
+        assert tenants()["a"]["devices"][0]["sm_limit_pct"] == shown
+
+
 def test_file_of_hami_core(ration, tenants, tmp_path):
     image = two_devices()[:region.HAMI_BYTES + 1]
     path = tmp_path / "usage.cache"
@@ -226,6 +260,8 @@ def test_file_of_hami_core(ration, tenants, tmp_path):
     tenant = next(t for t in json.loads(out.stdout)["tenants"] if t["path"] == str(path))
     assert tenant["verified"] is False
     assert tenant["devices"][0]["used_bytes"] == 450 * MIB
+    assert tenant["devices"][0]["sm_limit_pct"] == 30
+    assert tenant["sm_policy"] is None
     assert [p["pid"] for p in tenant["processes"]] == [100, 200, 300]
     assert "3 unverified" in ration("ps", env=env).stdout
 

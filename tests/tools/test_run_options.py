@@ -11,6 +11,17 @@ BAD_SIZES = ["4x", "-1", "", "1.5.2g", "99999999999999g", "0", "0g", "1.5", "g",
              ",1g", "gpu0:1g", "GPU-1:1g", "0:1g:2g", "1g 2g"]
 
 
+BAD_PERCENTS = ["0", "101", "-5", "abc", "30x", "30%%", "", "1:", "2.5", "0:30,0:50", "30,40", "x:30"]
+
+
+@pytest.mark.parametrize("pct", BAD_PERCENTS)
+def test_bad_percent(ration, pct):
+    out = ration("run", f"--sm={pct}", "touch", "/nonexistent/never")
+    assert out.returncode == 2
+    assert out.stderr.startswith("ration run: --sm: '") and "such as" in out.stderr
+    assert ration.regions() == []
+
+
 @pytest.mark.parametrize("size", BAD_SIZES)
 def test_bad_size(ration, size):
     out = ration("run", f"--mem={size}", "touch", "/nonexistent/never")
@@ -103,13 +114,50 @@ def test_limit_of_the_environment_goes_on_to_hold(ration):
     assert (tenant["limits"], tenant["limits_from"]) == ("1:3000m", "CUDA_DEVICE_MEMORY_LIMIT_1")
 
 
+@pytest.mark.parametrize("options, spec", [
+    (["--sm", "30"], "30"), (["--sm=30%"], "30%"), (["-t", "100"], "100"),
+    (["--sm", "0:30", "--sm", "50"], "0:30,50")])
+def test_gpu_time_stands_before_the_program_starts(ration, options, spec):
+    tenant = tenant_inside(ration, *options)
+    assert (tenant["sm_limits"], tenant["sm_limits_from"]) == (spec, "--sm of ration run")
+    assert (tenant["sm_policy"], tenant["limits"]) == ("force", None)
+
+
+def test_gpu_time_of_the_environment_goes_on_to_hold(ration):
+    def inside(*options, **env):
+        tenant = tenant_inside(ration, *options, env=env)
+        return tenant["sm_limits"], tenant["sm_limits_from"], tenant["sm_policy"]
+
+    assert inside(RATION_SM="20") == ("20", "RATION_SM", "force")
+    assert inside(CUDA_DEVICE_SM_LIMIT_1="20") == ("1:20", "CUDA_DEVICE_SM_LIMIT_1", "default")
+    theirs = {"CUDA_DEVICE_SM_LIMIT": "20", "GPU_CORE_UTILIZATION_POLICY": "disable"}
+    assert inside(**theirs) == ("20", "CUDA_DEVICE_SM_LIMIT", "disable")
+    # The two kinds go by themselves.
+    assert inside("--mem", "1g", **theirs) == ("20", "CUDA_DEVICE_SM_LIMIT", "disable")
+    assert inside("--sm", "30", **theirs) == ("30", "--sm of ration run", "force")
+    assert tenant_inside(ration, "--sm", "30", env={"RATION_MEM": "1g"})["limits"] == "1g"
+    assert inside("--sm", "30", RATION_SM="x", CUDA_DEVICE_SM_LIMIT="y")[0] == "30"
+
+
+@pytest.mark.parametrize("options, env, passed_on", [
+    (["--sm", "30"], {}, "30"), ([], {"CUDA_DEVICE_SM_LIMIT": "30"}, "30"),
+    ([], {"CUDA_DEVICE_SM_LIMIT": "0"}, None), (["--mem", "1g"], {}, None),
+    ([], {"CUDA_DEVICE_SM_LIMIT": "30", "GPU_CORE_UTILIZATION_POLICY": "disable"}, None)])
+def test_gpu_time_that_the_program_is_told(ration, options, env, passed_on):
+    out = ration("run", *options, "env", env=env)
+    got = dict(v.split("=", 1) for v in out.stdout.splitlines() if "=" in v)
+    assert got.get("RATION_SM") == passed_on
+    assert not set(got) & {"CUDA_DEVICE_SM_LIMIT", "GPU_CORE_UTILIZATION_POLICY"}
+
+
 def test_command_line_goes_before_the_environment(ration):
     env = {"RATION_MEM": "4x", "CUDA_DEVICE_MEMORY_LIMIT": "-1"}
     assert tenant_inside(ration, "--mem", "1g", env=env)["limits"] == "1g"
 
 
 @pytest.mark.parametrize("name, value", [("RATION_MEM", "4x"), ("RATION_LOG", "loud"),
-                                         ("CUDA_DEVICE_MEMORY_LIMIT_0", "1.5.2g")])
+                                         ("CUDA_DEVICE_MEMORY_LIMIT_0", "1.5.2g"),
+                                         ("RATION_SM", "30x"), ("CUDA_DEVICE_SM_LIMIT", "lots")])
 def test_bad_environment(ration, name, value):
     out = ration("run", "true", env={name: value})
     assert out.returncode == 2
@@ -193,6 +241,8 @@ def test_unknown_device(ration, sim):
     out = ration("run", "--sim=count=2,mem=8g", "--mem", "1g,GPU-00000000:1g", "true")
     assert out.returncode == 2
     assert "GPU-00000000" in out.stderr
+    out = ration("run", "--sim=count=2,mem=8g", "--sm", "2:30", "true")
+    assert (out.returncode, "--sm: there is no device '2'" in out.stderr) == (2, True)
     assert ration.regions() == []
 
 

@@ -35,12 +35,27 @@ static void test_good_specs(void **state)
 	}
 }
 
+struct bad {
+	const char *spec, *item, *why, *want;
+};
+
 /* Each is refused, and the message has the text that is wrong, why, and what would be right. */
+static void assert_refused(enum limits_kind kind, const struct bad *cases, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct limits_error err = { "" };
+
+		if (limits_check(kind, cases[i].spec, LIMITS_ZERO_IS_ERROR, &err) != -EINVAL)
+			fail_msg("'%s' was taken", cases[i].spec);
+		assert_says(err.text, cases[i].item);
+		assert_says(err.text, cases[i].why);
+		assert_says(err.text, cases[i].want);
+	}
+}
+
 static void test_bad_specs(void **state)
 {
-	static const struct {
-		const char *spec, *item, *why, *want;
-	} cases[] = {
+	static const struct bad cases[] = {
 		{ "", "''", "is empty", "1.5g" },
 		{ "4x", "'4x'", "unknown unit", "1.5g" },
 		{ "-1", "'-1'", "is negative", "1.5g" },
@@ -67,15 +82,7 @@ static void test_bad_specs(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct limits_error err = { "" };
-
-		if (limits_check(LIMITS_MEM, cases[i].spec, LIMITS_ZERO_IS_ERROR, &err) != -EINVAL)
-			fail_msg("'%s' was taken", cases[i].spec);
-		assert_says(err.text, cases[i].item);
-		assert_says(err.text, cases[i].why);
-		assert_says(err.text, cases[i].want);
-	}
+	assert_refused(LIMITS_MEM, cases, sizeof(cases) / sizeof(*cases));
 }
 
 static void test_zero(void **state)
@@ -260,9 +267,7 @@ static void test_good_percentages(void **state)
 
 static void test_bad_percentages(void **state)
 {
-	static const struct {
-		const char *spec, *item, *why, *want;
-	} cases[] = {
+	static const struct bad cases[] = {
 		{ "", "''", "is empty", "1 to 100" },
 		{ "0", "'0'", "is zero", "1 to 100" },
 		{ "0:0", "'0'", "is zero", "1 to 100" },
@@ -284,15 +289,7 @@ static void test_bad_percentages(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct limits_error err = { "" };
-
-		if (limits_check(LIMITS_SM, cases[i].spec, LIMITS_ZERO_IS_ERROR, &err) != -EINVAL)
-			fail_msg("'%s' was taken", cases[i].spec);
-		assert_says(err.text, cases[i].item);
-		assert_says(err.text, cases[i].why);
-		assert_says(err.text, cases[i].want);
-	}
+	assert_refused(LIMITS_SM, cases, sizeof(cases) / sizeof(*cases));
 }
 
 /* As the schedulers mean it: zero, and a hundred and more, limit nothing. */

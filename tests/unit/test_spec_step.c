@@ -43,14 +43,14 @@ static int drop_file(void **state)
 static void change(const char *mem_spec, const char *sm_spec)
 {
 	spec_begin(&file->own, LIMITS_MEM);
-	spec_begin(&file->own, LIMITS_SM);
-	for (int d = 0; d < DEVICES; d++) {
+	for (int d = 0; d < DEVICES; d++)
 		region_set_limit(&file->hami, &file->own, d,
 				 limits_for_device(LIMITS_MEM, mem_spec, d, "GPU-01234567"));
+	spec_end(&file->own, LIMITS_MEM, mem_spec, "test");
+	spec_begin(&file->own, LIMITS_SM);
+	for (int d = 0; d < DEVICES; d++)
 		region_set_sm_limit(&file->hami, &file->own, d,
 				    limits_for_device(LIMITS_SM, sm_spec, d, "GPU-01234567"));
-	}
-	spec_end(&file->own, LIMITS_MEM, mem_spec, "test");
 	spec_end(&file->own, LIMITS_SM, sm_spec, "test");
 }
 

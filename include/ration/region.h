@@ -114,7 +114,7 @@ struct hami_region {
 	uint64_t device_num;
 	char uuids[HAMI_DEVICES][HAMI_UUID_BYTES];
 	uint64_t limit_bytes[HAMI_DEVICES];  /* 0 = none; may be changed while in use */
-	uint64_t sm_limit_pct[HAMI_DEVICES]; /* likewise; 0 or >= 100 = none */
+	uint64_t sm_limit_pct[HAMI_DEVICES]; /* likewise; >= 100 = none; 0 = what sm_spec says */
 	struct hami_slot procs[HAMI_SLOTS];
 	int32_t proc_num;           /* slots 0 .. proc_num-1 may be in use */
 	int32_t utilization_switch; /* the monitor's: 1 = hold the SM limit */

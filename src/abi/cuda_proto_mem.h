@@ -150,6 +150,8 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *o
 					       CUmipmappedArray mipmap, CUdevice dev);
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out_sparse,
 					     CUmipmappedArray mipmap);
+CUresult cuTexObjectCreate(CUtexObject *out_texture, const CUDA_RESOURCE_DESC *resource,
+			   const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view);
 
 /* Pointers and ranges. */
 CUresult cuMemAdvise(CUdeviceptr addr, size_t count, CUmem_advise advice, CUdevice dev);

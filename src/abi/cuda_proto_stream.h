@@ -62,6 +62,8 @@ __typeof__(cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph_ptsz;
 CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
 				       CUgraphRecaptureCallback callback, void *data);
 __typeof__(cuStreamBeginRecaptureToGraph) cuStreamBeginRecaptureToGraph_ptsz;
+CUresult cuStreamBeginCaptureToCig(CUstream stream, CUstreamCigCaptureParams *params);
+__typeof__(cuStreamBeginCaptureToCig) cuStreamBeginCaptureToCig_ptsz;
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *out_graph);
 __typeof__(cuStreamEndCapture) cuStreamEndCapture_ptsz;
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *out_status,

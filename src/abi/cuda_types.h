@@ -26,6 +26,8 @@ typedef cuuint32_t CUlogicalEndpointId;
 typedef uint64_t cuuint64_t;
 typedef cuuint64_t CUgraphConditionalHandle;
 typedef unsigned int CUdeviceptr_v1;
+typedef unsigned long long CUtexObject_v1;
+typedef CUtexObject_v1 CUtexObject;
 
 /* Handles: only the driver knows what is behind them. */
 typedef struct CUarray_st *CUarray;
@@ -49,6 +51,12 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUstream_st *CUstream;
+
+/* What Ration hands on and never looks into. */
+typedef struct CUDA_RESOURCE_DESC_st CUDA_RESOURCE_DESC;
+typedef struct CUDA_RESOURCE_VIEW_DESC_st CUDA_RESOURCE_VIEW_DESC;
+typedef struct CUDA_TEXTURE_DESC_st CUDA_TEXTURE_DESC;
+typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
 
 /* Devices, IPC handles and streams that stand for something else. */
 #define CU_DEVICE_CPU ((CUdevice)-1)

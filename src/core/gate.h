@@ -1,5 +1,6 @@
 /*
- * The gate: the one place every launch passes. Whoever wants everything still closes it and waits
+ * The gate: the one place that every launch, every other use of device memory and every change of where
+ * it lies passes. Whoever wants everything still closes it and waits
  * until nobody is inside.
  *
  * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave: say

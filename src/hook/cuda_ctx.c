@@ -2,7 +2,7 @@
 #include "base/process.h"
 #include "core/context.h"
 #include "drv/gpu_cuda.h"
-#include "hook/enter.h"
+#include "hook/gated.h"
 #include "hook/making.h"
 
 #include <errno.h>
@@ -142,6 +142,7 @@ static CUresult end_context(CUresult res, CUcontext ctx, struct context *context
 
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct context *context;
 	uint64_t mark;
 
@@ -178,6 +179,7 @@ CUresult hook_cuCtxAttach(CUcontext *out_ctx, unsigned int flags)
 /* The last user ends the context. */
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct context *context;
 	uint64_t mark;
 	CUresult res;
@@ -245,6 +247,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
  */
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t mark, contexts;
 	unsigned primaries;
 	const void *ctx;

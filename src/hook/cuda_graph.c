@@ -1,11 +1,10 @@
 /*
  * Graphs: their launches pass the gate, and the memory that their allocation nodes take is charged.
  */
-#include "core/gate.h"
 #include "core/graph.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
-#include "hook/enter.h"
+#include "hook/gated.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -187,6 +186,7 @@ static CUresult undo(const struct instantiate *i)
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
 	struct sum sum = { .unfreed = 0 };
 	struct dev dev = { 0 };

@@ -1,5 +1,5 @@
 /* Linear, pitched and managed memory. */
-#include "hook/enter.h"
+#include "hook/gated.h"
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
@@ -49,6 +49,7 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -64,6 +65,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -79,6 +81,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 
 CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsigned int flags)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -111,6 +114,7 @@ static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned el
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes, size_t width_bytes,
 				 size_t height, unsigned int element_bytes)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
 	struct charge c;
 	enum enter what;
@@ -132,6 +136,7 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 			      unsigned int width_bytes, unsigned int height,
 			      unsigned int element_bytes)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
 	struct charge c;
 	enum enter what;
@@ -167,6 +172,7 @@ static CUresult free_by(CUresult res, CUdeviceptr addr, struct track_node *node,
 
 CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct track_node *node;
 	struct dev dev = { 0 };
 
@@ -178,6 +184,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 
 CUresult hook_cuMemFree(CUdeviceptr_v1 addr)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct track_node *node;
 	struct dev dev = { 0 };
 

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
-#include "hook/enter.h"
+#include "hook/gated.h"
 
 #include <errno.h>
 
@@ -106,6 +106,7 @@ static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uin
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	CUmemoryPool pool = NULL;
 	uint64_t reserved_bytes;
 	enum enter what;
@@ -198,6 +199,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
  */
 static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 {
+	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct dev dev = { 0 };
 	struct track_node *node = init_is_member() ? charge_take(addr, &dev) : NULL;
 	CUresult res = call(addr, stream);

@@ -14,12 +14,30 @@ static void *const hooks[] = {
 #undef USE
 };
 
+/* As strcmp(). */
+SYMBOL_EARLY static int order(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return (unsigned char)*a - (unsigned char)*b;
+}
+
 SYMBOL_EARLY const struct real_row *lookup_name(const char *name)
 {
-	/* Sixty names or so; the first letters sort most others out before this is called. */
-	for (size_t i = 0; i < real_row_count; i++)
-		if (symbol_equal(real_rows[i].name, name))
-			return &real_rows[i];
+	/* Both tables ascend, and so do they one behind the other. */
+	for (size_t low = 0, high = real_row_count; low < high;) {
+		size_t middle = low + (high - low) / 2;
+		int sign = order(name, real_rows[middle].name);
+
+		if (sign == 0)
+			return &real_rows[middle];
+		if (sign < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
 	return NULL;
 }
 

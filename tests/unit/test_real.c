@@ -38,6 +38,8 @@ static void rows_are_the_tables(void)
 	for (size_t i = 0; i < real_row_count; i++) {
 		CHECK_EQ(real_rows[i].offset, i * sizeof(void *));
 		CHECK(!real_pointer(&real_rows[i]));
+		/* Names are looked for by halving. */
+		CHECK(i == 0 || strcmp(real_rows[i - 1].name, real_rows[i].name) < 0);
 	}
 }
 

@@ -1,0 +1,27 @@
+/* Nodes that hold device addresses pass the gate when they are made and when they are changed. */
+#include "hook/gated.h"
+
+GATED(cuGraphExecUpdate, CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *)
+GATED(cuGraphExecUpdate_v2, CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)
+GATED(cuGraphAddNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *)
+GATED(cuGraphAddNode_v2, CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
+      size_t, CUgraphNodeParams *)
+GATED(cuGraphAddNode_v3, CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
+      size_t, CUgraphNodeParams *)
+GATED(cuGraphNodeSetParams, CUgraphNode, CUgraphNodeParams *)
+GATED(cuGraphAddMemcpyNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      const CUDA_MEMCPY3D *, CUcontext)
+GATED(cuGraphAddMemsetNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
+GATED(cuGraphExecMemcpyNodeSetParams, CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D *, CUcontext)
+GATED(cuGraphExecMemsetNodeSetParams, CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *,
+      CUcontext)
+GATED(cuGraphMemcpyNodeSetParams, CUgraphNode, const CUDA_MEMCPY3D *)
+GATED(cuGraphMemsetNodeSetParams, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *)
+GATED(cuGraphExecChildGraphNodeSetParams, CUgraphExec, CUgraphNode, CUgraph)
+GATED(cuGraphAddBatchMemOpNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
+GATED(cuGraphBatchMemOpNodeSetParams, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
+GATED(cuGraphExecBatchMemOpNodeSetParams, CUgraphExec, CUgraphNode,
+      const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
+GATED(cuGraphExecNodeSetParams, CUgraphExec, CUgraphNode, CUgraphNodeParams *)

@@ -1,0 +1,68 @@
+/*
+ * Hooks that do nothing but pass the gate: GATED(symbol, types of the parameters...) defines
+ * hook_<symbol>. Where the types are not those of the driver's declaration it does not compile.
+ *
+ * The driver is there when it is called by a pointer that we handed out; a linked program may come
+ * first.
+ */
+#pragma once
+
+#include "core/gate.h"
+#include "hook/enter.h"
+
+#define GATED(sym, ...)                                  \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
+	{                                                \
+		uint32_t was_in;                         \
+		CUresult res;                            \
+                                                         \
+		if (!ENTER_HAS(sym))                     \
+			return enter_missing();          \
+		was_in = gate_enter();                   \
+		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
+		gate_leave(was_in);                      \
+		return res;                              \
+	}
+
+/* Marks a variable that has what gate_enter() said: the gate is left where its scope ends. */
+#define GATED_SCOPE __attribute__((cleanup(gated_leave), unused))
+
+static inline void gated_leave(const uint32_t *was_in)
+{
+	gate_leave(*was_in);
+}
+
+#define GATED_PARAMS(...) GATED_PASTE(GATED_PARAMS_, GATED_COUNT(__VA_ARGS__))(__VA_ARGS__)
+#define GATED_ARGS(...) GATED_PASTE(GATED_ARGS_, GATED_COUNT(__VA_ARGS__))
+#define GATED_PASTE(a, b) GATED_PASTE_NOW(a, b)
+#define GATED_PASTE_NOW(a, b) a##b
+#define GATED_COUNT(...) GATED_TWELFTH(__VA_ARGS__, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+#define GATED_TWELFTH(a, b, c, d, e, f, g, h, i, j, k, n, ...) n
+
+#define GATED_PARAMS_1(ta) ta a
+#define GATED_PARAMS_2(ta, tb) ta a, tb b
+#define GATED_PARAMS_3(ta, tb, tc) ta a, tb b, tc c
+#define GATED_PARAMS_4(ta, tb, tc, td) ta a, tb b, tc c, td d
+#define GATED_PARAMS_5(ta, tb, tc, td, te) ta a, tb b, tc c, td d, te e
+#define GATED_PARAMS_6(ta, tb, tc, td, te, tf) ta a, tb b, tc c, td d, te e, tf f
+#define GATED_PARAMS_7(ta, tb, tc, td, te, tf, tg) ta a, tb b, tc c, td d, te e, tf f, tg g
+#define GATED_PARAMS_8(ta, tb, tc, td, te, tf, tg, th) \
+	ta a, tb b, tc c, td d, te e, tf f, tg g, th h
+#define GATED_PARAMS_9(ta, tb, tc, td, te, tf, tg, th, ti) \
+	ta a, tb b, tc c, td d, te e, tf f, tg g, th h, ti i
+#define GATED_PARAMS_10(ta, tb, tc, td, te, tf, tg, th, ti, tj) \
+	ta a, tb b, tc c, td d, te e, tf f, tg g, th h, ti i, tj j
+#define GATED_PARAMS_11(ta, tb, tc, td, te, tf, tg, th, ti, tj, tk) \
+	ta a, tb b, tc c, td d, te e, tf f, tg g, th h, ti i, tj j, tk k
+
+#define GATED_ARGS_1 a
+#define GATED_ARGS_2 a, b
+#define GATED_ARGS_3 a, b, c
+#define GATED_ARGS_4 a, b, c, d
+#define GATED_ARGS_5 a, b, c, d, e
+#define GATED_ARGS_6 a, b, c, d, e, f
+#define GATED_ARGS_7 a, b, c, d, e, f, g
+#define GATED_ARGS_8 a, b, c, d, e, f, g, h
+#define GATED_ARGS_9 a, b, c, d, e, f, g, h, i
+#define GATED_ARGS_10 a, b, c, d, e, f, g, h, i, j
+#define GATED_ARGS_11 a, b, c, d, e, f, g, h, i, j, k

@@ -31,6 +31,7 @@ check-gpu: all
 
 soak: all
 	@RATION_SOAK=1 build/unit/test_gate
+	@RATION_SOAK=1 build/unit/test_quota_step
 	@RATION_SOAK=1 tests/clients/run-pytest "$(CURDIR)/tests/preload/test_soak.py" -s
 
 lint: all

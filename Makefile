@@ -32,7 +32,8 @@ check-gpu: all
 soak: all
 	@RATION_SOAK=1 build/unit/test_gate
 	@RATION_SOAK=1 build/unit/test_quota_step
-	@RATION_SOAK=1 tests/clients/run-pytest "$(CURDIR)/tests/preload/test_soak.py" -s
+	@RATION_SOAK=1 tests/clients/run-pytest "$(CURDIR)/tests/preload/test_soak.py" \
+		"$(CURDIR)/tests/preload/test_refused.py" -s
 
 lint: all
 	@ctest --test-dir build -L lint --output-on-failure

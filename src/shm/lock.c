@@ -25,6 +25,8 @@ static uint64_t key_of(int fd, int64_t at)
 	return sys_fstat(fd, &st) == 0 ? (uint64_t)st.st_ino << 20 ^ (uint64_t)at : 0;
 }
 
+enum { DROP_TRIES = 100 };
+
 static int lock_op(int fd, int cmd, short type, int64_t at, int64_t bytes, struct flock *out)
 {
 	struct flock f = { .l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = bytes };
@@ -66,11 +68,21 @@ int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 	return rc;
 }
 
+/*
+ * The kernel wants a piece of memory even to unlock. A lock that stayed would end with the last mapping
+ * of the description only, which may be that of the process.
+ */
 void lock_drop(int fd, int64_t at, int64_t bytes)
 {
 	struct flock f;
 
-	lock_op(fd, F_OFD_SETLK, F_UNLCK, at, bytes, &f);
+	for (int tries = 0; tries < DROP_TRIES; tries++) {
+		int rc = lock_op(fd, F_OFD_SETLK, F_UNLCK, at, bytes, &f);
+
+		if (rc != -ENOLCK && rc != -ENOMEM)
+			break;
+		clock_sleep_ns(NSEC_PER_MSEC);
+	}
 	atomic_store(&last.dropped_ns, clock_now_ns());
 	atomic_store(&last.key, key_of(fd, at));
 }

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-/* At least: of the formats with other names some pack several channels. */
+/* Bytes of a channel; 0 of the formats with other names, of which some pack several channels. */
 static uint64_t channel_bytes(CUarray_format format)
 {
 	switch ((int)format) {
@@ -22,7 +22,7 @@ static uint64_t channel_bytes(CUarray_format format)
 	case CU_AD_FORMAT_FLOAT:
 		return 4;
 	default:
-		return 1;
+		return 0;
 	}
 }
 
@@ -47,17 +47,32 @@ static bool level_bytes(const struct shape *s, unsigned level, uint64_t *out_byt
 
 	return !__builtin_mul_overflow(side(s->width, level), side(s->height, level), &texels) &&
 	       !__builtin_mul_overflow(texels, side(s->depth, is_layered ? 0 : level), &texels) &&
-	       !__builtin_mul_overflow(texels, channel_bytes(s->format) * side(s->channels, 0),
+	       !__builtin_mul_overflow(texels,
+				       side(channel_bytes(s->format), 0) * side(s->channels, 0),
 				       out_bytes);
 }
 
 /* Levels beyond the last one of a single texel are not there; no device has sides so long. */
-enum { LEVELS_MAX = 64, SIDE_MAX = 1 << 20, CHANNELS_MAX = 4 };
+enum { LEVELS_MAX = 64, SIDE_MAX = 1 << 18, SIDE_3D_MAX = 1 << 15, CHANNELS_MAX = 4 };
 
+#define KNOWN_FLAGS                                                                            \
+	(CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |             \
+	 CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |                            \
+	 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | \
+	 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)
+
+/*
+ * False for what the driver refuses for its arguments, which it looks at before it looks for room. Where
+ * it does not after all, nothing is lost: what it took is measured.
+ */
 static bool is_plausible(const struct shape *s)
 {
-	return s->width && s->width <= SIDE_MAX && s->height <= SIDE_MAX && s->depth <= SIDE_MAX &&
-	       s->channels && s->channels <= CHANNELS_MAX;
+	uint64_t most = s->depth ? SIDE_3D_MAX : SIDE_MAX;
+
+	if (!s->format || s->flags & ~(unsigned)KNOWN_FLAGS || !s->channels ||
+	    s->channels > CHANNELS_MAX || (s->channels == 3 && channel_bytes(s->format)))
+		return false;
+	return s->width && s->width <= most && s->height <= most && s->depth <= most;
 }
 
 /*

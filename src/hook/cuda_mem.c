@@ -85,10 +85,13 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	struct charge c;
 	enum enter what;
 	CUresult res;
+	bool is_right;
 
 	if (!ENTER_HAS(cuMemAllocManaged))
 		return enter_missing();
-	what = begin(&c, MANAGED, out_addr ? size_bytes : 0, &res);
+	/* Of wrong flags the driver speaks before it looks for room. */
+	is_right = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST;
+	what = begin(&c, MANAGED, out_addr && is_right ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
 	res = real.cuMemAllocManaged(out_addr, size_bytes, flags);

@@ -10,6 +10,24 @@ static bool is_on_device(const CUmemAllocationProp *prop, CUdevice *out_ord)
 	return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
+/*
+ * What the driver says of a request without a look at the memory there is: it finds fault with the
+ * arguments first, and asking for the granularity looks at them too.
+ */
+static CUresult judge(size_t size_bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	size_t grain_bytes = 0;
+	CUresult res = CUDA_SUCCESS;
+
+	if (real.cuMemGetAllocationGranularity)
+		res = real.cuMemGetAllocationGranularity(&grain_bytes, prop,
+							 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	if (res != CUDA_SUCCESS)
+		return res;
+	return flags || (grain_bytes && size_bytes % grain_bytes) ? CUDA_ERROR_INVALID_VALUE :
+								    CUDA_SUCCESS;
+}
+
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_bytes,
 			  const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -30,8 +48,10 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 	if (what == ENTER_FORWARD)
 		return real.cuMemCreate(out_handle, size_bytes, prop, flags);
 	rc = charge_reserve_handle(&c, dev, size_bytes);
-	if (rc < 0)
-		return enter_refused(rc, dev, size_bytes);
+	if (rc < 0) {
+		res = judge(size_bytes, prop, flags);
+		return res == CUDA_SUCCESS ? enter_refused(rc, dev, size_bytes) : res;
+	}
 	/* Nobody sees the handle before it is entered. */
 	res = real.cuMemCreate(&handle, size_bytes, prop, flags);
 	if (res != CUDA_SUCCESS) {

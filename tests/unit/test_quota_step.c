@@ -269,13 +269,13 @@ static void kill_everywhere(void (*body)(void), int stride, int kills_least)
 static void test_joining(void **state)
 {
 	(void)state;
-	kill_everywhere(body_joins, 4, 3);
+	kill_everywhere(body_joins, 8, 1);
 }
 
 static void test_allocating(void **state)
 {
 	(void)state;
-	kill_everywhere(body_allocates, 2, 15);
+	kill_everywhere(body_allocates, 4, 8);
 }
 
 static void test_being_refused(void **state)

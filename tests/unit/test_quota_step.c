@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 /* The way to each is gone anew: many kills far along take long. */
-enum { FULL_KILLS = 3000 };
+enum { FULL_KILLS = 1000 };
 
 #define LIMIT_SPEC "1g"
 #define LIMIT_BYTES (UINT64_C(1) << 30)

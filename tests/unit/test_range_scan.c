@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-enum { COUNT = 1024, PRIME_COUNT = 4 };
+enum { COUNT = BUILD_SANITIZED ? 512 : 1024, PRIME_COUNT = 4 };
 
 static const enum range_mode modes[] = { RANGE_BEST, RANGE_LOW, RANGE_HIGH, RANGE_EVICT };
 enum { MODES = sizeof(modes) / sizeof(modes[0]) };

@@ -3,12 +3,26 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all deps test demo install uninstall check-gpu soak lint format bench clean
+.PHONY: all help deps test demo install uninstall check-gpu soak lint format bench clean
 
 all:
 	@scripts/need.sh
 	@test -f build/build.ninja || cmake --preset release
 	@cmake --build build
+
+help:
+	@echo "make            builds in build/, without network"
+	@echo "make deps       installs what building and testing need"
+	@echo "make demo       shows a program running into its limit, on a GPU or the software GPU"
+	@echo "make test       builds and runs every test; 7 to 10 minutes on two quiet cores"
+	@echo "make install    PREFIX=/usr/local DESTDIR="
+	@echo "make uninstall  removes what install put there; the same PREFIX and DESTDIR"
+	@echo "make lint       the checks of the sources alone"
+	@echo "make format     lays out all C (clang-format 14)"
+	@echo "make check-gpu  repeats the contracts on a real GPU"
+	@echo "make soak       the long runs that the tests leave out"
+	@echo "make bench      what Ration costs"
+	@echo "make clean      removes build/ and with it what uninstall needs to know"
 
 deps:
 	@scripts/install-deps.sh
@@ -20,11 +34,10 @@ demo: deps all
 	@scripts/demo.sh
 
 install: all
-	@cmake -S . -B build -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
-	@DESTDIR="$(DESTDIR)" cmake --install build
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install.sh
 
 uninstall:
-	@DESTDIR="$(DESTDIR)" scripts/uninstall.sh
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/uninstall.sh
 
 check-gpu: all
 	@tests/gpu/run

@@ -1,0 +1,100 @@
+"""What the Makefile's short names do, by the scripts behind them."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import conftest
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(name, **variables):
+    env = {**conftest.clean_environment(), "RATION_BUILD": str(conftest.BUILD), **variables}
+    return subprocess.run([ROOT / "scripts" / name], env=env, text=True, capture_output=True, timeout=60,
+                          check=False)
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if not p.is_dir())
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Two places; what a failing test has left there is forgotten."""
+    pair = [{"PREFIX": "/opt/ration of mine", "DESTDIR": str(tmp_path / "a")},
+            {"PREFIX": str(tmp_path / "b"), "DESTDIR": ""}]
+    yield pair
+    for place in pair:
+        script("uninstall.sh", **place)
+
+
+def test_each_place_is_removed_by_itself(places, tmp_path):
+    for place in places:
+        out = script("install.sh", **place)
+        assert out.returncode == 0, out.stderr
+    first, second = tmp_path / "a/opt/ration of mine", tmp_path / "b"
+    assert "bin/ration" in files(first) and files(first) == files(second)
+    out = script("uninstall.sh", **places[0])
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout.count("-- Removed: ") > 10
+    # With the folders that were made for it.
+    assert not (tmp_path / "a").exists()
+    assert "bin/ration" in files(second)
+    out = script("uninstall.sh", **places[0])
+    assert (out.returncode, out.stdout) == (1, "")
+    assert "installed nothing with PREFIX=/opt/ration of mine" in out.stderr
+    assert f"it has with PREFIX={second}" in out.stderr
+
+
+def test_what_others_put_there_stays(places, tmp_path):
+    place, folder = places[1], tmp_path / "b"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "share/man/man1").mkdir(parents=True)
+    (folder / "lib/other").write_text("other")
+    script("install.sh", **place)
+    # Of another installation; and gone.
+    (folder / "bin/ration").write_text("another version")
+    (folder / "lib/libvgpu.so").unlink()
+    (folder / "lib/libvgpu.so").symlink_to("elsewhere")
+    (folder / "include/ration/region.h").unlink()
+    out = script("uninstall.sh", **place)
+    assert out.returncode == 0, out.stderr
+    assert files(folder) == ["bin/ration", "lib/libvgpu.so", "lib/other"]
+    assert f"Left, it is not what was installed: {folder}/bin/ration" in out.stdout
+    assert "region.h" not in out.stdout
+    # A folder that was there before stays, empty or not.
+    assert (folder / "share/man/man1").is_dir() and not (folder / "include").exists()
+
+
+def test_installing_twice_is_removed_once(places, tmp_path):
+    for _ in range(2):
+        script("install.sh", **places[1])
+    assert script("uninstall.sh", **places[1]).returncode == 0
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("place", [{"PREFIX": "usr"}, {"DESTDIR": "stage", "PREFIX": "/usr"}])
+def test_a_relative_place_is_refused(place):
+    out = script("install.sh", **place)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert "begins with /" in out.stderr and next(iter(place.values())) in out.stderr
+
+
+def test_every_target_has_a_line_of_help():
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.*)$", text, re.M)[1].split()) - {"all", "help"}
+    out = subprocess.run(["make", "-s", "-C", ROOT, "help"], text=True, capture_output=True, check=True,
+                         env={"PATH": os.environ["PATH"]})
+    assert targets <= set(re.findall(r"^make (\S+)", out.stdout, re.M))
+
+
+def test_the_check_of_a_gpu_without_one(tmp_path):
+    """In a place where nvidia-smi cannot be found."""
+    (tmp_path / "python3").symlink_to("/usr/bin/python3")
+    out = subprocess.run(["/usr/bin/python3", ROOT / "tests/gpu/run", "--build", conftest.BUILD],
+                         env={"PATH": str(tmp_path)}, text=True, capture_output=True, timeout=60, check=False)
+    assert (out.returncode, out.stdout) == (1, "")
+    assert out.stderr.startswith("check-gpu: there is no NVIDIA GPU here") and out.stderr.count("\n") == 1

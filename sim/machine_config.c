@@ -79,7 +79,7 @@ static int set_driver(struct machine_config *config, unsigned i, struct text val
 	unsigned high, low = 0;
 
 	(void)i;
-	if (!parse_number(value, 11000, 99090, &high)) {
+	if (!parse_number(value, 11000, 13090, &high)) {
 		if (high % 10 || high % 1000 > 90)
 			return -EINVAL;
 		config->cuda_version = high;
@@ -93,7 +93,7 @@ static int set_driver(struct machine_config *config, unsigned i, struct text val
 		if (parse_number(minor, 0, 9, &low))
 			return -EINVAL;
 	}
-	if (parse_number(major, 11, 99, &high))
+	if (parse_number(major, 11, 13, &high))
 		return -EINVAL;
 	config->cuda_version = high * 1000 + low * 10;
 	return 0;
@@ -260,7 +260,7 @@ static int set_seed(struct machine_config *config, unsigned i, struct text value
 
 static const struct key keys[] = {
 	{ "count", set_count, true, "a number of devices from 1 to 64" },
-	{ "driver", set_driver, true, "a CUDA version such as 13.0, 12.4 or 12040" },
+	{ "driver", set_driver, true, "a CUDA version from 11.0 to 13.9, such as 12.4 or 12040" },
 	{ "nvml", set_nvml, true, "a driver version such as 580.65.06" },
 	{ "pids", set_pids, true,
 	  "same or host: whose pids NVML's lists show; bare: without bytes" },

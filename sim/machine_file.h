@@ -25,7 +25,8 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 3,
+	MACHINE_LAYOUT = 4,
+	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
 };
@@ -90,6 +91,7 @@ struct machine_file {
 	uint32_t size_bytes;
 	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
 	struct machine_config config;
+	char settings[MACHINE_SETTINGS_BYTES]; /* as they were written, for people; maybe cut */
 	struct machine_state state[MACHINE_DEVICES];
 	_Atomic uint32_t ring_owner[MACHINE_RINGS]; /* slot * MACHINE_DEVICES + device + 1 */
 	struct machine_slot slot[MACHINE_PROCESSES];

@@ -210,6 +210,8 @@ static void test_bad_values(void **state)
 		{ "driver=12045", "driver=12045" },
 		{ "driver=12100", "driver=12100" },
 		{ "driver=1204", "driver=1204" },
+		{ "driver=99", "11.0 to 13.9" },
+		{ "driver=14000", "11.0 to 13.9" },
 		{ "pids=hos", "pids=hos" },
 		{ "pids=", "pids=" },
 		{ "nvml=abc", "nvml=abc" },

@@ -150,6 +150,21 @@ def test_a_program_without_a_gpu_touches_nothing(ration, sim):
     assert out.stderr == ""
 
 
+def test_settings_that_are_not_those_in_use(ration, sim):
+    """The library and the driver of each process use the machine; one of them says so."""
+    process = start(ration, "--sim=mem=8g", "--mem", "1g", "--name", "a")
+    for settings, says in (("mem=4g,count=2", 1), ("mem=8192m", 0), (None, 0)):
+        option = f"--sim={settings}" if settings else "--sim"
+        out = ration("run", option, "--mem", "512m", sys.executable, "-c", PROGRAM, stdin=subprocess.DEVNULL)
+        assert out.returncode == 0
+        said = [line for line in out.stderr.splitlines() if "ration-sim" in line]
+        assert len(said) == says, out.stderr
+        for line in said:
+            assert all(text in line for text in ("'mem=4g,count=2'", "'mem=8g'", "RATION_SIM_FILE"))
+    process.stdin.close()
+    assert process.wait(30) == 0
+
+
 def test_a_musl_program_runs(ration, tmp_path):
     if not shutil.which("musl-gcc"):
         pytest.skip("no musl-gcc")

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,14 +113,18 @@ static int collect(const char *path, struct device_list *list)
 	return 0;
 }
 
-/* Writes the answer, a status and the list, and ends. */
-_Noreturn static void answer(const char *path, int fd)
+/* Writes the answer, a status and the list, and ends. Standard error goes to `error_fd`, if >= 0. */
+_Noreturn static void answer(const char *path, int fd, int error_fd)
 {
 	static struct device_list list;
-	int rc = collect(path, &list);
-	bool written = write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc);
 	const char *at = (const char *)&list;
+	bool written;
+	int rc;
 
+	if (error_fd >= 0)
+		dup2(error_fd, STDERR_FILENO);
+	rc = collect(path, &list);
+	written = write(fd, &rc, sizeof(rc)) == (ssize_t)sizeof(rc);
 	for (size_t left = written && rc == 0 ? sizeof(list) : 0; left > 0;) {
 		ssize_t n = write(fd, at, left);
 
@@ -152,12 +157,6 @@ static int read_all(int fd, void *buf, size_t bytes, int64_t end_ns)
 	return 0;
 }
 
-static void close_pair(const int *fds)
-{
-	close(fds[0]);
-	close(fds[1]);
-}
-
 /* A pipe of which no end is a standard stream that happens to be closed. */
 static int open_pipe(int fds[2])
 {
@@ -173,35 +172,57 @@ static int open_pipe(int fds[2])
 	return 0;
 }
 
-int device_list_read(const char *path, struct device_list *out_list)
+/* Takes the first line of what was written to `fd`, and closes it. */
+static void take_complaint(int fd, struct device_list *list)
+{
+	ssize_t n;
+
+	list->complaint[0] = '\0';
+	if (fd < 0)
+		return;
+	n = pread(fd, list->complaint, sizeof(list->complaint) - 1, 0);
+	close(fd);
+	list->complaint[n > 0 ? n : 0] = '\0';
+	list->complaint[strcspn(list->complaint, "\n")] = '\0';
+}
+
+/* Reads what the process `pid` answers, and ends it. */
+static int take_answer(int fd, pid_t pid, struct device_list *out_list)
 {
 	int64_t end_ns = clock_now_ns() + READ_WAIT_NS;
-	int fds[2], status, rc = open_pipe(fds);
-	pid_t pid;
+	int status, rc = read_all(fd, &status, sizeof(status), end_ns);
 
-	memset(out_list, 0, sizeof(*out_list));
-	if (rc < 0)
-		return rc;
-	pid = fork();
-	if (pid < 0) {
-		rc = -errno;
-		close_pair(fds);
-		return rc;
-	}
-	if (pid == 0)
-		answer(path, fds[1]);
-	close(fds[1]);
-	rc = read_all(fds[0], &status, sizeof(status), end_ns);
 	if (rc == 0)
 		rc = status;
 	if (rc == 0)
-		rc = read_all(fds[0], out_list, sizeof(*out_list), end_ns);
-	close(fds[0]);
+		rc = read_all(fd, out_list, sizeof(*out_list), end_ns);
 	if (rc == -ETIMEDOUT || rc == -EIO)
 		kill(pid, SIGKILL);
 	/* A process that hangs in the driver cannot be ended: then it is not waited for. */
 	while (waitpid(pid, NULL, rc == -ETIMEDOUT ? WNOHANG : 0) < 0 && errno == EINTR)
 		;
+	return rc;
+}
+
+int device_list_read(const char *path, struct device_list *out_list)
+{
+	int fds[2], error_fd, rc = open_pipe(fds);
+	pid_t pid;
+
+	memset(out_list, 0, sizeof(*out_list));
+	if (rc < 0)
+		return rc;
+	/* A file, not a pipe: whoever writes much there does not wait. */
+	error_fd = region_fd_up(memfd_create("ration-errors", MFD_CLOEXEC));
+	pid = fork();
+	if (pid == 0)
+		answer(path, fds[1], error_fd);
+	rc = pid < 0 ? -errno : 0;
+	close(fds[1]);
+	if (rc == 0)
+		rc = take_answer(fds[0], pid, out_list);
+	close(fds[0]);
+	take_complaint(error_fd, out_list);
 	return rc;
 }
 

@@ -21,12 +21,14 @@ struct device_list_entry {
 struct device_list {
 	int count;
 	char driver_version[80];
+	char complaint[512]; /* the first line that NVML wrote to standard error; "" = none */
 	struct device_list_entry entries[DEVICE_LIST_MAX];
 };
 
 /*
  * Reads the list with the library at `path` ("libnvidia-ml.so.1" for the system's own). 0; -ENOENT
- * when the library cannot be loaded, -EIO when it finds no driver or fails, -ETIMEDOUT.
+ * when the library cannot be loaded, -EIO when it finds no driver or fails, -ETIMEDOUT. The complaint
+ * is filled in all cases; nothing is written to this process's standard error.
  */
 int device_list_read(const char *path, struct device_list *out_list);
 

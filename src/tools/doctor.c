@@ -10,6 +10,7 @@
 #include "tools/doctor_system.h"
 #include "tools/install_path.h"
 #include "tools/run_env.h"
+#include "tools/sim_check.h"
 #include "tools/tenant.h"
 #include "tools/tools_common.h"
 
@@ -68,6 +69,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		opt->sim = arg;
 		return 0;
 	case ARGP_KEY_ARG:
+		if (opt->has_sim && !opt->sim && strchr(arg, '='))
+			argp_failure(state, TOOLS_USAGE, 0,
+				     "the settings of --sim follow it without a blank: --sim=%s",
+				     arg);
 		argp_error(state, "'%s' is one argument too many; doctor takes none", arg);
 		return 0;
 	default:
@@ -77,7 +82,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static bool use_sim(const struct options *opt, struct scene *scene)
 {
+	static struct device_list ignored;
 	char dir[PATH_MAX - 32], error[2 * PATH_MAX];
+	int rc;
 
 	snprintf(scene->nvml, sizeof(scene->nvml), "libnvidia-ml.so.1");
 	if (!opt->has_sim)
@@ -87,7 +94,19 @@ static bool use_sim(const struct options *opt, struct scene *scene)
 		return false;
 	}
 	snprintf(scene->nvml, sizeof(scene->nvml), "%s/libnvidia-ml.so.1", dir);
-	return run_env_use_sim(dir, opt->sim) == 0;
+	if (run_env_use_sim(dir, opt->sim) < 0) {
+		doctor_report(DOCTOR_FAIL, "driver", "the environment cannot be set (%m)");
+		return false;
+	}
+	rc = sim_check(scene->nvml, &ignored, error, sizeof(error));
+	if (rc == -EINVAL)
+		doctor_report(DOCTOR_FAIL, "driver", "%s: %s; nothing else was looked at",
+			      opt->sim ? "--sim" : "RATION_SIM", error);
+	else if (rc < 0)
+		doctor_report(DOCTOR_FAIL, "driver",
+			      "the software GPU does not start: %s; nothing else was looked at",
+			      error);
+	return rc == 0;
 }
 
 /* Makes the tenant in which the probe runs where programs here have none by themselves. */

@@ -7,6 +7,7 @@
 #include "tools/install_path.h"
 #include "tools/run_child.h"
 #include "tools/run_env.h"
+#include "tools/sim_check.h"
 #include "tools/tenant.h"
 #include "tools/tenant_dir.h"
 #include "tools/tools_common.h"
@@ -30,6 +31,13 @@ struct options {
 };
 
 static struct options opt;
+
+/* What NVML says is here. */
+static struct {
+	bool is_read, is_noted;
+	int rc; /* of device_list_read() */
+	struct device_list list;
+} devices;
 
 static const char doc[] =
 	"Starts COMMAND as a tenant of its own: every program in it uses the GPU under one limit, "
@@ -201,69 +209,82 @@ static int complain_no_device(const char *source, const char *who, const struct 
 	return TOOLS_USAGE;
 }
 
-/* A larger limit is no error: the card itself limits then. */
-static void warn_if_larger(const char *source, const struct limits_item *item,
-			   const struct device_list_entry *e)
+/*
+ * Whoever means gigabytes by a bare number would wonder why no program starts. `last` is the last
+ * character of the item.
+ */
+static void warn_if_tiny(const char *source, const struct limits_item *item, char last)
 {
-	char limit[32], card[32];
-
-	if (e->memory_bytes && item->amount > e->memory_bytes)
-		tools_complain(COMMAND,
-			       "warning: %s: %s is more than device %s has; its own %s hold",
-			       source, units_format_size(item->amount, limit, sizeof(limit)),
-			       item->who, units_format_size(e->memory_bytes, card, sizeof(card)));
-}
-
-/* Whoever means gigabytes by a bare number would wonder why no program starts. */
-static void warn_if_tiny(const char *source, const struct limits_item *item)
-{
+	bool is_bare = last >= '0' && last <= '9';
 	char limit[32];
 
 	if (item->amount < MIB)
-		tools_complain(COMMAND,
-			       "warning: %s: %s is less than any program needs; a number without a "
-			       "unit is in bytes, write 10g for 10 GiB",
-			       source, units_format_size(item->amount, limit, sizeof(limit)));
+		tools_complain(COMMAND, "warning: %s: %s is less than any program needs%s", source,
+			       units_format_size(item->amount, limit, sizeof(limit)),
+			       is_bare ? "; a number without a unit is in bytes, write 10g for "
+					 "10 GiB" :
+					 "");
 }
 
-/*
- * Looks whether the devices that the specification names exist. Where NVML cannot say, the library
- * will in the program.
- */
+/* The devices, asked for once: 0, or why they are not known. */
+static int get_devices(const char *nvml, const struct device_list **out_list)
+{
+	if (!devices.is_read) {
+		devices.rc = device_list_read(nvml, &devices.list);
+		devices.is_read = true;
+	}
+	*out_list = &devices.list;
+	return devices.rc;
+}
+
+/* Where NVML cannot say whether a device exists, the library will in the program. */
+static void note_unknown(const char *source, const char *who)
+{
+	if (!devices.is_noted)
+		tools_complain(COMMAND,
+			       "note: %s: there is no NVML here to say whether device '%s' exists; "
+			       "that is seen when a program first uses a GPU",
+			       source, who);
+	devices.is_noted = true;
+}
+
+static int check_item(enum limits_kind kind, const char *source, const struct limits_item *item,
+		      char last, const char *nvml)
+{
+	const struct device_list *list;
+
+	if (kind == LIMITS_MEM)
+		warn_if_tiny(source, item, last);
+	if (!item->who[0])
+		return TOOLS_OK;
+	if (get_devices(nvml, &list) < 0)
+		note_unknown(source, item->who);
+	else if (!device_list_find(list, item->who))
+		return complain_no_device(source, item->who, list);
+	return TOOLS_OK;
+}
+
+/* Looks whether the devices that the specification names exist. */
 static int check_devices(enum limits_kind kind, const struct conf *conf, const char *nvml)
 {
 	const char *source = *opt.specs[kind] ? tools_limit_option(kind) : conf_source(conf, kind);
-	static struct device_list list;
 	struct limits_item item;
-	bool is_read = false;
+	int rc = TOOLS_OK;
 
 	/* A scheduler names devices by their place in the container, all of them or some. */
 	if (!strncmp(source, "CUDA_", 5))
 		return TOOLS_OK;
 	for (const char *at = conf_spec(conf, kind);
-	     limits_next(kind, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;) {
-		const struct device_list_entry *e;
-
-		if (kind == LIMITS_MEM)
-			warn_if_tiny(source, &item);
-		if (!item.who[0])
-			continue;
-		if (!is_read && device_list_read(nvml, &list) < 0)
-			return TOOLS_OK;
-		is_read = true;
-		e = device_list_find(&list, item.who);
-		if (!e)
-			return complain_no_device(source, item.who, &list);
-		if (kind == LIMITS_MEM)
-			warn_if_larger(source, &item, e);
-	}
-	return TOOLS_OK;
+	     rc == TOOLS_OK && limits_next(kind, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
+		rc = check_item(kind, source, &item, at[*at ? -2 : -1], nvml);
+	return rc;
 }
 
 /* Puts the software GPU into the environment if asked for. *out_nvml: the NVML to ask. */
 static int use_sim(char out_nvml[PATH_MAX])
 {
 	char dir[PATH_MAX - 32], error[2 * PATH_MAX];
+	int rc;
 
 	snprintf(out_nvml, PATH_MAX, "libnvidia-ml.so.1");
 	if (!opt.has_sim)
@@ -277,7 +298,15 @@ static int use_sim(char out_nvml[PATH_MAX])
 		tools_complain(COMMAND, "the environment cannot be set (%m)");
 		return TOOLS_FAILED;
 	}
-	return TOOLS_OK;
+	rc = sim_check(out_nvml, &devices.list, error, sizeof(error));
+	devices.is_read = rc == 0 && devices.list.count > 0;
+	if (rc == 0)
+		return TOOLS_OK;
+	if (rc == -EINVAL)
+		tools_complain(COMMAND, "%s: %s", opt.sim ? "--sim" : "RATION_SIM", error);
+	else
+		tools_complain(COMMAND, "the software GPU does not start: %s", error);
+	return rc == -EINVAL ? TOOLS_USAGE : TOOLS_FAILED;
 }
 
 static int start(const struct conf *conf)

@@ -361,8 +361,25 @@ def test_overlayfs_is_named(ration, sim, library, tmp_path):
     assert lines(out, "FAIL") == []
 
 
-def test_device_that_fails(ration, sim):
-    """A configuration of the software GPU that it refuses: no driver that works."""
-    out = ration("doctor", "--sim=mem=lots")
-    assert out.returncode == 1
-    assert any("cuInit gives" in line for line in lines(out, "FAIL", "driver"))
+@pytest.mark.parametrize("args, env, names", [(["--sim=mem=lots"], {}, "--sim: mem=lots: not understood"),
+                                              (["--sim"], {"RATION_SIM": "colour=red"}, "RATION_SIM: 'colour'")])
+def test_settings_that_the_software_gpu_refuses(ration, sim, args, env, names):
+    """Said once, and nothing is tried with a GPU that does not start."""
+    out = ration("doctor", *args, env=env)
+    assert (out.returncode, out.stderr) == (1, "")
+    (line,) = lines(out, "FAIL")
+    assert line[6:].startswith("driver") and names in line and "nothing else was looked at" in line
+    assert out.stdout.splitlines()[1:] == [line, "not healthy: 1 fault"]
+
+
+def test_software_gpu_that_does_not_start(ration, sim, tmp_path):
+    (tmp_path / "sim").write_text("something else")
+    out = ration("doctor", "--sim")
+    assert (out.returncode, out.stderr) == (1, "")
+    assert "is no file of a software GPU" in lines(out, "FAIL", "driver")[0]
+
+
+def test_settings_of_the_software_gpu_after_a_blank(ration):
+    out = ration("doctor", "--sim", "mem=8g")
+    assert out.returncode == 2
+    assert "follow it without a blank: --sim=mem=8g" in out.stderr

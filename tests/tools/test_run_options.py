@@ -1,5 +1,6 @@
 """`ration run`: what is on the command line and in the environment."""
 
+import ctypes
 import json
 import os
 import platform
@@ -253,24 +254,59 @@ def test_known_device(ration, sim):
         assert (out.returncode, out.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("limit", ["10", "0:512k", "4g,0:10"])
-def test_limit_without_a_unit_warns(ration, limit):
-    out = ration("run", "--mem", limit, "true")
+@pytest.mark.parametrize("limit", ["10", "4g,0:1000", "0:10,4g"])
+def test_limit_without_a_unit_warns(ration, sim, limit):
+    out = ration("run", "--sim=mem=8g", "--mem", limit, "true")
     assert len(out.stderr.splitlines()) == 1
     assert "warning: --mem" in out.stderr and "in bytes" in out.stderr
     assert ration("run", "true", env={"CUDA_DEVICE_MEMORY_LIMIT": "10"}).stderr == ""
 
 
+@pytest.mark.parametrize("limit", ["512k", "0:512k,4g", "10b"])
+def test_limit_under_what_any_program_needs_warns(ration, sim, limit):
+    out = ration("run", "--sim=mem=8g", "--mem", limit, "true")
+    assert out.stderr.startswith("ration run: warning: --mem: ")
+    assert out.stderr.endswith("is less than any program needs\n") and out.stderr.count("\n") == 1
+
+
 def test_limit_above_the_card_warns(ration, sim):
-    out = ration("run", "--sim=mem=8g,reserved=0", "--mem", "0:9g", "true")
-    assert out.returncode == 0
+    """Of what CUDA counts, which the library knows: one line, in a program that uses the GPU."""
+    verify = sim.parent / "examples/verify"
+    out = ration("run", "--sim=mem=8g,reserved=512m", "--mem", "0:9g", verify)
+    assert (out.returncode, out.stdout) == (0, "ok\n")
     assert len(out.stderr.splitlines()) == 1
-    assert "warning" in out.stderr and "9 GiB" in out.stderr and "8 GiB" in out.stderr
+    assert "warning" in out.stderr and "9216 MiB" in out.stderr and "8192 MiB" in out.stderr
+    assert ration("run", "--sim=mem=8g,reserved=512m", "--mem", "0:9g", "true").stderr == ""
 
 
 def test_device_that_nobody_can_look_up_is_left_to_the_library(ration):
-    # No NVML is found without --sim where there is no driver; with one, device 0 exists.
-    assert ration("run", "--mem", "0:1g", "true").returncode == 0
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        pytest.skip("an NVML is here")
+    except OSError:
+        pass
+    out = ration("run", "--mem", "0:1g,1:1g", "--sm", "0:30", "true")
+    assert (out.returncode, out.stderr.count("\n")) == (0, 1)
+    assert "note: --mem: there is no NVML here to say whether device '0' exists" in out.stderr
+    assert ration("run", "--mem", "1g", "true").stderr == ""
+
+
+@pytest.mark.parametrize("args, env, says", [
+    (["--sim=mem=8x"], {}, "--sim: mem=8x: not understood; mem takes a size"),
+    (["--sim=colour=red"], {}, "--sim: 'colour': no such setting"),
+    (["--sim"], {"RATION_SIM": "count=0"}, "RATION_SIM: count=0: not understood")])
+def test_settings_that_the_software_gpu_refuses(ration, sim, args, env, says):
+    out = ration("run", *args, "true", env=env)
+    assert (out.returncode, out.stdout) == (2, "")
+    assert out.stderr.startswith(f"ration run: {says}") and out.stderr.count("\n") == 1
+    assert ration.regions() == []
+
+
+def test_software_gpu_that_does_not_start(ration, sim, tmp_path):
+    (tmp_path / "sim").write_text("something else")
+    out = ration("run", "--sim", "true")
+    assert out.returncode == 125
+    assert "the software GPU does not start: " in out.stderr and "is no file of a software GPU" in out.stderr
 
 
 def test_settings_of_the_software_gpu_after_a_blank(ration):

@@ -9,6 +9,7 @@
 #include "tools/doctor_report.h"
 #include "tools/doctor_system.h"
 #include "tools/install_path.h"
+#include "tools/option_check.h"
 #include "tools/run_env.h"
 #include "tools/sim_check.h"
 #include "tools/tenant.h"
@@ -258,6 +259,8 @@ int doctor_main(int argc, char **argv)
 	const char *path;
 
 	tools_begin(COMMAND, argv);
+	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_DASHES))
+		return TOOLS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	doctor_report(DOCTOR_NOTE, "ration", "version " RATION_VERSION);
 	if (!use_sim(&opt, &scene))

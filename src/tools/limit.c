@@ -1,14 +1,19 @@
 #include "tools/limit.h"
 
 #include "base/limits.h"
+#include "base/sys.h"
 #include "base/units.h"
 #include "tools/limit_change.h"
+#include "tools/option_check.h"
+#include "tools/region_error.h"
 #include "tools/tenant_list.h"
 #include "tools/tools_common.h"
 
 #include <argp.h>
 #include <errno.h>
+#include <glob.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COMMAND "limit"
 
@@ -21,7 +26,7 @@ struct options {
 
 static const char doc[] =
 	"Shows the limits of a running tenant, or changes them: TENANT is its name, as `ration ps` "
-	"shows it, or the path of its file."
+	"shows it, or the path of its file or directory."
 	"\v"
 	"SPEC of --mem is a size for every device (10g, 1.5g, 512m), or sizes for single ones by "
 	"index or UUID (0:10g,1:4g or GPU-8f6d3c2a:10g); that of --sm is written so with whole "
@@ -49,6 +54,23 @@ static void take_limits(enum limits_kind kind, const char *spec, struct options 
 	opt->specs[kind] = spec;
 }
 
+/* A word behind the tenant: a limit without its option, most likely. */
+static void refuse_argument(const char *arg, struct argp_state *state)
+{
+	bool is_sm = limits_check(LIMITS_SM, arg, LIMITS_ZERO_IS_ERROR, NULL) == 0;
+	bool is_mem = limits_check(LIMITS_MEM, arg, LIMITS_ZERO_IS_ERROR, NULL) == 0;
+
+	if (is_mem && is_sm)
+		argp_error(state,
+			   "'%s' is one argument too many; did you mean --mem %sg or --sm %s?", arg,
+			   arg, arg);
+	else if (is_mem || is_sm)
+		argp_error(state, "'%s' is one argument too many; did you mean %s %s?", arg,
+			   is_mem ? "--mem" : "--sm", arg);
+	else
+		argp_error(state, "'%s' is one argument too many; limit takes one tenant", arg);
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct options *opt = state->input;
@@ -62,8 +84,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (opt->tenant)
-			argp_error(state, "'%s' is one argument too many; limit takes one tenant",
-				   arg);
+			refuse_argument(arg, state);
 		opt->tenant = arg;
 		return 0;
 	case ARGP_KEY_END:
@@ -104,7 +125,10 @@ static int complain_unknown(const char *tenant, const struct tenant_list *list)
 		add_name(names, &list->entries[i], false);
 	tools_complain(COMMAND, "there is no tenant '%s' here; %s%s",
 		       tools_printable(tenant, text, sizeof(text)),
-		       list->count ? "there are: " : "there is none at all", names);
+		       list->count    ? "there are: " :
+		       geteuid() == 0 ? "there is none at all" :
+					"there is none that you may see",
+		       names);
 	return TOOLS_UNHEALTHY;
 }
 
@@ -141,6 +165,23 @@ static int choose(const char *tenant, const struct tenant_list *list, char *out_
 	return TOOLS_OK;
 }
 
+/* The file of the tenant whose directory was given; of another path, the path itself. */
+static void find_in_directory(const char *path, char *out_path, size_t path_bytes)
+{
+	glob_t found = { 0 };
+	char pattern[4096];
+	struct stat st;
+
+	snprintf(out_path, path_bytes, "%s", path);
+	/* A name that glob(3) would take for a pattern is nobody's whom `ration run` made. */
+	if (sys_stat(path, &st) < 0 || !S_ISDIR(st.st_mode) || strpbrk(path, "*?[\\"))
+		return;
+	snprintf(pattern, sizeof(pattern), "%s/*.region", path);
+	if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1)
+		snprintf(out_path, path_bytes, "%s", found.gl_pathv[0]);
+	globfree(&found);
+}
+
 /* The path of the tenant's file. */
 static int find(const char *tenant, char *out_path, size_t path_bytes)
 {
@@ -148,7 +189,7 @@ static int find(const char *tenant, char *out_path, size_t path_bytes)
 	int rc;
 
 	if (strchr(tenant, '/')) {
-		snprintf(out_path, path_bytes, "%s", tenant);
+		find_in_directory(tenant, out_path, path_bytes);
 		return TOOLS_OK;
 	}
 	rc = tenant_list_read(false, pass_over, &list);
@@ -221,14 +262,12 @@ static void show_without_device(const struct view *view, enum limits_kind kind)
 static int show(const char *path)
 {
 	static struct view view; /* too large for a stack */
-	char text[512];
+	char text[512], what[256];
 	int rc = view_read(path, &view);
 
 	if (rc < 0) {
 		tools_complain(COMMAND, "%s: %s", tools_printable(path, text, sizeof(text)),
-			       rc == -ENOTUNIQ || rc == -ESTALE || rc == -ENODATA ?
-				       "it is no region that can be read" :
-				       strerror(-rc));
+			       region_error_text(path, rc, what, sizeof(what)));
 		return TOOLS_UNHEALTHY;
 	}
 	for (int d = 0; d < view.device_count; d++)
@@ -259,17 +298,20 @@ static void print_change(const struct limit_change *change, enum limits_kind kin
 	putchar('\n');
 }
 
-static void print_changes(const struct limit_change *change, enum limits_kind kind,
-			  const char *spec)
+static void print_changes(const struct limit_change *change, enum limits_kind kind)
 {
-	char was[RATION_SPEC_BYTES];
+	uint64_t general = change->kept[kind];
+	char was[RATION_SPEC_BYTES], kept[32];
 
 	for (int d = 0; d < change->before.device_count; d++)
 		print_change(change, kind, d);
 	tools_printable(view_spec(&change->before, kind), was, sizeof(was));
 	if (change->before.device_count == 0)
 		printf("no device is used yet: %s%s -> %s\n", kind == LIMITS_SM ? "GPU time " : "",
-		       *was ? was : "no limit", spec);
+		       *was ? was : "no limit", change->specs[kind]);
+	else if (general)
+		printf("all other devices: %s%s, as before\n", kind == LIMITS_SM ? "GPU time " : "",
+		       limits_format(kind, general, kept, sizeof(kept)));
 }
 
 static int change(const char *tenant, const char *path, const char *const specs[LIMITS_KINDS])
@@ -285,7 +327,7 @@ static int change(const char *tenant, const char *path, const char *const specs[
 	}
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
 		if (specs[kind])
-			print_changes(&done, kind, specs[kind]);
+			print_changes(&done, kind);
 	limit_change_free(&done);
 	return TOOLS_OK;
 }
@@ -299,6 +341,8 @@ int limit_main(int argc, char **argv)
 	int rc;
 
 	tools_begin(COMMAND, argv);
+	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_DASHES))
+		return TOOLS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	rc = find(opt.tenant, path, sizeof(path));
 	if (rc != TOOLS_OK)

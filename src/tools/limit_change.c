@@ -5,6 +5,7 @@
 #include "shm/lock.h"
 #include "shm/region.h"
 #include "shm/spec.h"
+#include "tools/region_error.h"
 #include "tools/tools_common.h"
 
 #include <errno.h>
@@ -58,12 +59,13 @@ static int open_file(const char *path, struct complaint *err)
 static int look(int fd, const char *path, struct view *view, struct complaint *err)
 {
 	const char *what = NULL;
+	char text[256];
 	struct stat st;
 	int rc = view_read(path, view);
 
 	if (rc < 0)
 		what = rc == -EACCES ? "the file cannot be read" :
-				       "it is no region that can be changed";
+				       region_error_text(path, rc, text, sizeof(text));
 	else if (sys_fstat(fd, &st) < 0 || st.st_dev != view->st_dev || st.st_ino != view->st_ino)
 		what = "the file was replaced meanwhile; try again";
 	else if (view->kind != VIEW_OWN)
@@ -78,9 +80,23 @@ static int look(int fd, const char *path, struct view *view, struct complaint *e
 	return rc < 0 ? rc : -ESTALE;
 }
 
-/* True when `item` names one of the tenant's devices. */
-static bool is_known(const struct limits_item *item, const struct view *view)
+/* True when an item of `spec` is for `who` as it stands there. */
+static bool has_item(enum limits_kind kind, const char *spec, const char *who)
 {
+	struct limits_item item;
+	int rc;
+
+	while ((rc = limits_next(kind, &spec, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0)
+		if (rc > 0 && !strcmp(item.who, who))
+			return true;
+	return false;
+}
+
+/* True when `item` names one of the tenant's devices, or what the limits before named. */
+static bool is_known(enum limits_kind kind, const struct limits_item *item, const struct view *view)
+{
+	if (has_item(kind, view_spec(view, kind), item->who))
+		return true;
 	for (int d = 0; d < view->device_count; d++)
 		if (limits_names(item->who, d, view->devices[d].uuid))
 			return true;
@@ -108,7 +124,7 @@ static int check_devices(enum limits_kind kind, const char *spec, const struct v
 	struct limits_item item;
 
 	for (const char *at = spec; limits_next(kind, &at, LIMITS_ZERO_IS_ERROR, &item, NULL) > 0;)
-		if (view->device_count && !is_known(&item, view))
+		if (view->device_count && !is_known(kind, &item, view))
 			return complain_unknown(kind, item.who, view, err);
 	return 0;
 }
@@ -125,13 +141,11 @@ static int complain_lifted(enum limits_kind kind, const char *what, uint64_t amo
 	return -EINVAL;
 }
 
-/* Fills in old and new limits. A limit that is not named any more is an oversight: -EINVAL. */
+/* Fills in old and new limits. A device that is not named any more is an oversight: -EINVAL. */
 static int compare(enum limits_kind kind, const char *spec, struct limit_change *change,
 		   struct complaint *err)
 {
 	const struct view *view = &change->before;
-	uint64_t general = limits_effective(kind, limits_for_device(kind, view_spec(view, kind), -1,
-								    NULL));
 	char what[32];
 
 	for (int d = 0; d < view->device_count; d++) {
@@ -144,9 +158,59 @@ static int compare(enum limits_kind kind, const char *spec, struct limit_change 
 		if (dev->old[kind] && !named)
 			return complain_lifted(kind, what, dev->old[kind], err);
 	}
-	if (general && !limits_for_device(kind, spec, -1, NULL))
-		return complain_lifted(kind, "all other devices", general, err);
 	return 0;
+}
+
+/* The text of the item of `spec` that is for all devices; "" = none. */
+static void copy_general(enum limits_kind kind, const char *spec, char *out, size_t out_bytes)
+{
+	const char *start = spec, *at = spec;
+	struct limits_item item;
+	int rc;
+
+	*out = '\0';
+	for (; (rc = limits_next(kind, &at, LIMITS_ZERO_IS_NONE, &item, NULL)) != 0; start = at)
+		if (rc > 0 && !item.who[0])
+			snprintf(out, out_bytes, "%.*s", (int)strcspn(start, ","), start);
+}
+
+/*
+ * The text to be stored. Devices may turn up that no process has used yet: the limit of all goes on to
+ * hold for them, and one that the limits before named must have been named again.
+ */
+static int complete(enum limits_kind kind, const char *spec, struct limit_change *change,
+		    struct complaint *err)
+{
+	const struct view *view = &change->before;
+	const char *old = view_spec(view, kind);
+	char general[RATION_SPEC_BYTES] = "", what[128];
+	uint64_t amount = limits_effective(kind, limits_for_device(kind, old, -1, NULL));
+	bool is_general = limits_for_device(kind, spec, -1, NULL) != 0;
+	struct limits_item item;
+	int n;
+
+	if (!is_general && amount) {
+		copy_general(kind, old, general, sizeof(general));
+		change->kept[kind] = amount;
+	}
+	while (!is_general && !amount &&
+	       limits_next(kind, &old, LIMITS_ZERO_IS_NONE, &item, NULL) > 0) {
+		bool is_here = false;
+
+		for (int d = 0; d < view->device_count; d++)
+			is_here |= limits_names(item.who, d, view->devices[d].uuid);
+		snprintf(what, sizeof(what), "device %s", item.who);
+		if (!is_here && limits_effective(kind, item.amount) &&
+		    !has_item(kind, spec, item.who))
+			return complain_lifted(kind, what, item.amount, err);
+	}
+	n = snprintf(change->specs[kind], RATION_SPEC_BYTES, "%s%s%s", spec, *general ? "," : "",
+		     general);
+	if (n < RATION_SPEC_BYTES)
+		return 0;
+	snprintf(err->text, err->bytes, "%s: too many limits; at most %d characters",
+		 tools_limit_option(kind), RATION_SPEC_BYTES - 1);
+	return -EINVAL;
 }
 
 /* A device's limit is one word, so that who reads it sees the old or the new one. */
@@ -170,7 +234,7 @@ static void store_words(struct hami_region *hami, struct ration_region *own, enu
  * Stores texts and limits. Who finds a word cleared reads the text, or while that changes what it
  * was.
  */
-static int store(int fd, const char *const specs[LIMITS_KINDS], const struct limit_change *change)
+static int store(int fd, const struct limit_change *change)
 {
 	char *map = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	struct hami_region *hami = (struct hami_region *)map;
@@ -179,11 +243,11 @@ static int store(int fd, const char *const specs[LIMITS_KINDS], const struct lim
 	if (map == MAP_FAILED)
 		return -errno;
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
-		if (!specs[kind])
+		if (!*change->specs[kind])
 			continue;
 		spec_begin(own, kind);
 		store_words(hami, own, kind, change);
-		spec_end(own, kind, specs[kind], SOURCE);
+		spec_end(own, kind, change->specs[kind], SOURCE);
 	}
 	/* From here on every process of the tenant reads the new limits. */
 	munmap(map, RATION_FILE_BYTES);
@@ -204,9 +268,11 @@ static int change_locked(int fd, const char *path, const char *const specs[LIMIT
 		rc = check_devices(kind, specs[kind], &change->before, err);
 		if (rc == 0)
 			rc = compare(kind, specs[kind], change, err);
+		if (rc == 0)
+			rc = complete(kind, specs[kind], change, err);
 	}
 	if (rc == 0) {
-		rc = store(fd, specs, change);
+		rc = store(fd, change);
 		if (rc < 0)
 			snprintf(err->text, err->bytes, "the file cannot be mapped (%s)",
 				 strerror(-rc));

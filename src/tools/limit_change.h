@@ -12,6 +12,9 @@ struct limit_change_device {
 struct limit_change {
 	struct view before; /* the tenant as it was, under the lock; freed by limit_change_free() */
 	struct limit_change_device devices[RATION_DEVICES];
+	char specs[LIMITS_KINDS][RATION_SPEC_BYTES]; /* as stored now; "" = unchanged */
+	uint64_t kept
+		[LIMITS_KINDS]; /* what goes on to hold for devices that were not named; 0 = none */
 };
 
 /*
@@ -22,7 +25,8 @@ uint64_t limit_change_in_force(const struct view *view, enum limits_kind kind, i
 
 /*
  * Changes the limits of the tenant whose region is at `path` to `specs`, one a kind, which were
- * checked; NULL leaves those of its kind. 0 with *out filled, or -errno with a line in out_error and
+ * checked; NULL leaves those of its kind. A limit of all devices goes on to hold for those that the new
+ * ones do not name. 0 with *out filled, or -errno with a line in out_error and
  * nothing changed. -EINVAL: one names a device that the tenant does not have, or would lift a limit
  * without saying so.
  */

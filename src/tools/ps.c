@@ -1,7 +1,10 @@
 #include "tools/ps.h"
 
+#include "base/conf.h"
 #include "base/units.h"
+#include "tools/option_check.h"
 #include "tools/ps_json.h"
+#include "tools/region_error.h"
 #include "tools/table.h"
 #include "tools/tenant_dir.h"
 #include "tools/tenant_list.h"
@@ -11,6 +14,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COMMAND "ps"
 
@@ -18,10 +22,10 @@ enum column { TENANT, DEVICE, LIMIT, USED, FREE, SM, PROCESSES };
 
 enum { KEY_JSON = 'j', KEY_ALL = 'a', PROGRAM_BYTES = 128 };
 
-struct options {
+static struct {
 	bool is_json;
 	bool has_dead;
-};
+} opt;
 
 static const char doc[] =
 	"Shows the tenants of this machine that can be seen from here, with the memory each may "
@@ -36,14 +40,12 @@ static const struct argp_option option_table[] = {
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-	struct options *opt = state->input;
-
 	switch (key) {
 	case KEY_JSON:
-		opt->is_json = true;
+		opt.is_json = true;
 		return 0;
 	case KEY_ALL:
-		opt->has_dead = true;
+		opt.has_dead = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is one argument too many; ps takes none", arg);
@@ -56,17 +58,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* What is not for us to see, or not written yet, is passed over. */
 static void complain(const char *path, int error)
 {
-	char printable[1024];
-	const char *what = strerror(-error);
+	char printable[1024], text[256];
 
 	if (error == -EACCES || error == -EPERM || error == -ENOENT || error == -ENODATA)
 		return;
-	if (error == -ENOTUNIQ || error == -EISDIR || error == -ELOOP)
-		what = "is no region";
-	else if (error == -ESTALE)
-		what = "is short, or of a version that this command does not know";
+	/* There what some program left for ever is nobody's tenant. */
+	if (error == -ESTALE && !opt.has_dead && !strcmp(path, CONF_DEFAULT_REGION))
+		return;
 	tools_complain(COMMAND, "%s: %s", tools_printable(path, printable, sizeof(printable)),
-		       what);
+		       region_error_text(path, error, text, sizeof(text)));
 }
 
 static void put_size(char *cell, uint64_t bytes)
@@ -129,18 +129,36 @@ static int add_device(struct table *table, const struct tenant_list_entry *entry
 	return 0;
 }
 
+/* Limits as they were given, with amounts as people read them: "1 GiB", "0:1 GiB,1:2 GiB". */
+static void put_spec(char *cell, enum limits_kind kind, const char *spec)
+{
+	enum { SHOWN_BYTES = 64 };
+	char text[TABLE_CELL_BYTES] = "", amount[32];
+	struct limits_item item;
+	size_t n = 0;
+
+	while (n < sizeof(text) && limits_next(kind, &spec, LIMITS_ZERO_IS_NONE, &item, NULL) > 0) {
+		uint64_t limit = limits_effective(kind, item.amount);
+
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s%s%s", n ? "," : "",
+				      item.who, item.who[0] ? ":" : "",
+				      limit ? limits_format(kind, limit, amount, sizeof(amount)) :
+					      "none");
+	}
+	tools_printable(n ? text : "none", cell, SHOWN_BYTES);
+}
+
 /* No process has used a device yet: the limits are those that were asked for. */
 static int add_idle(struct table *table, const struct tenant_list_entry *entry)
 {
-	const char *spec = entry->view.mem_spec, *sm_spec = entry->view.sm_spec;
 	struct table_row *row = table_add(table);
 
 	if (!row)
 		return -ENOMEM;
 	tenant_list_name(entry, row->cells[TENANT], TABLE_CELL_BYTES);
 	snprintf(row->cells[DEVICE], TABLE_CELL_BYTES, "-");
-	tools_printable(*spec ? spec : "none", row->cells[LIMIT], 64);
-	tools_printable(*sm_spec ? sm_spec : "none", row->cells[SM], 64);
+	put_spec(row->cells[LIMIT], LIMITS_MEM, entry->view.mem_spec);
+	put_spec(row->cells[SM], LIMITS_SM, entry->view.sm_spec);
 	put_processes(row->cells[PROCESSES], &entry->view);
 	return 0;
 }
@@ -192,7 +210,7 @@ static int print_table(const struct tenant_list *list)
 	int rc = 0;
 
 	if (list->count == 0) {
-		puts("no tenants");
+		puts(geteuid() == 0 ? "no tenants" : "no tenants that you may see");
 		return 0;
 	}
 	head = table_add(&table);
@@ -212,12 +230,13 @@ int ps_main(int argc, char **argv)
 {
 	static const struct argp argp = { option_table, parse_option, NULL, doc, NULL, NULL, NULL };
 	char dir[TENANT_DIR_BYTES], ignored[4096];
-	struct options opt = { 0 };
 	struct tenant_list list;
 	int rc;
 
 	tools_begin(COMMAND, argv);
-	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_DASHES))
+		return TOOLS_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	if (!opt.has_dead && tenant_dir_open(TENANT_DIR_FIND, dir, ignored, sizeof(ignored)) == 0)
 		tenant_place_clean(dir);
 	rc = tenant_list_read(opt.has_dead, complain, &list);

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "tools/device_list.h"
 #include "tools/install_path.h"
+#include "tools/option_check.h"
 #include "tools/run_child.h"
 #include "tools/run_env.h"
 #include "tools/sim_check.h"
@@ -357,6 +358,8 @@ int run_main(int argc, char **argv)
 	int rc;
 
 	tools_begin(COMMAND, argv);
+	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_WORD))
+		return TOOLS_USAGE;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, NULL);
 	if (region) {
 		tools_complain(COMMAND,

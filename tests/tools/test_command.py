@@ -53,9 +53,20 @@ def test_arguments_that_mean_nothing(ration, command):
 
 @pytest.mark.parametrize("command", ["run", "ps", "limit", "doctor"])
 def test_unknown_option(ration, command):
-    out = ration(command, "--frob")
+    out = ration(command, "--frob=1")
     assert out.returncode == 2
-    assert "--frob" in out.stderr
+    options = re.findall(r"^  -\w, (--\w+)", ration(command, "--help").stdout, re.M)
+    assert "unrecognized option '--frob';" in out.stderr
+    assert options and all(option in out.stderr for option in options)
+
+
+def test_words_that_are_no_options_of_ours(ration):
+    """Values, what a command is given, abbreviations."""
+    assert ration("run", "--mem", "1g", "echo", "--frob").stdout == "--frob\n"
+    assert ration("run", "-m", "1g", "--nam=a", "--", "echo", "--frob").stdout == "--frob\n"
+    assert "--name: '--frob' " in ration("run", "-n", "--frob", "true").stderr
+    assert "--name: '--frob' " in ration("run", "--name", "--frob", "true").stderr
+    assert "no tenant '--frob'" in ration("limit", "--", "--frob").stderr
 
 
 WRITING = [["--help"], ["--version"], ["help"], ["help", "run"], ["run", "--help"], ["run", "--usage"],

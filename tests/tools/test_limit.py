@@ -268,10 +268,9 @@ def test_gpu_time_before_a_device_is_used(ration, place):
 @pytest.mark.parametrize("sm,says", [
     ("0", "zero"), ("101", "too big"), ("-5", "negative"), ("abc", "abc"), ("30x", "30x"),
     ("", "--sm"), ("1:", "empty"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
-    ("0:30", "lift the limit of device 1, now 50 %; give it one too, 100 for none"),
-    ("0:30,1:30", "lift the limit of all other devices, now 50 %")])
+    ("0:30", "lift the limit of device 1, now 50 %; give it one too, 100 for none")])
 def test_wrong_limits_of_gpu_time_change_nothing(ration, place, sm, says):
-    path = place(two_devices(sm_spec="50", sm_limits=(50, 50)))
+    path = place(two_devices(sm_spec="0:50,1:50", sm_limits=(50, 50)))
     refused(ration, path, says, "--sm", sm)
 
 
@@ -297,12 +296,78 @@ def test_wrong_limits_change_nothing(ration, place, mem, says):
     refused(ration, path, says, "--mem", mem)
 
 
-def test_the_general_limit_is_not_lifted(ration, place):
+def test_the_general_limit_goes_on_to_hold_for_others(ration, place):
     """Devices may turn up that nobody has used yet."""
-    path = place(two_devices(spec="1g", limits=(GIB, GIB)))
-    out = ration("limit", "train", "--mem", "0:2g,1:2g")
-    assert (out.returncode, limits(path)) == (2, [GIB, GIB])
-    assert "lift the limit of all other devices, now 1 GiB" in out.stderr
+    path = place(two_devices(spec="1:512m,10g", limits=(10 * GIB, GIB), sm_spec="50%", sm_limits=(50, 50)))
+    out = ration("limit", "train", "--mem", "0:3g,1:4g", "--sm", "0:30,GPU-fedcba98:40")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout == ("0 GPU-01234567: 10 GiB -> 3 GiB\n1 GPU-fedcba98: 1 GiB -> 4 GiB\n"
+                          "all other devices: 10 GiB, as before\n"
+                          "0 GPU-01234567: GPU time 50 % -> 30 %\n1 GPU-fedcba98: GPU time 50 % -> 40 %\n"
+                          "all other devices: GPU time 50 %, as before\n")
+    assert (limits(path), sm_limits(path)) == ([3 * GIB, 4 * GIB], [30, 40])
+    assert (spec(path)[0], sm_spec(path)[0]) == ("0:3g,1:4g,10g", "0:30,GPU-fedcba98:40,50%")
+    # Again, and then with a new one for all.
+    assert ration("limit", "train", "--mem", "0:2g,1:2g").returncode == 0
+    assert spec(path)[0] == "0:2g,1:2g,10g"
+    assert "as before" not in ration("limit", "train", "--mem", "0:2g,5g").stdout
+    assert (spec(path)[0], limits(path)) == ("0:2g,5g", [2 * GIB, 5 * GIB])
+
+
+def test_the_general_limit_holds_before_a_device_is_used(ration, place):
+    path = place(region.blank("train", "10g"), lives=region.kept)
+    assert ration("limit", "train", "--mem", "0:3g").stdout == "no device is used yet: 10g -> 0:3g,10g\n"
+    assert spec(path)[0] == "0:3g,10g"
+
+
+def test_a_limit_of_a_device_that_is_not_used_yet_is_not_lifted(ration, place):
+    path = place(two_devices(spec="0:1g,1:2g,2:3g"))
+    refused(ration, path, "lift the limit of device 2, now 3 GiB", "--mem", "0:1g,1:1g")
+    assert ration("limit", "train", "--mem", "0:1g,1:1g,2:3g").returncode == 0
+    assert spec(path)[0] == "0:1g,1:1g,2:3g"
+    path = place(region.blank("idle", "0:1g,1:2g"), "idle", lives=region.kept)
+    assert "lift the limit of device 1" in ration("limit", "idle", "--mem", "0:1g").stderr
+
+
+def test_limits_that_do_not_fit_with_the_general_one(ration, place):
+    path = place(region.blank("train", "10g"), lives=region.kept)
+    many = ",".join(f"GPU-{i:08x}-0000-0000-0000-{i:012x}:1g" for i in range(46))
+    many += "," + "GPU-".ljust(2047 - len(many) - 4, "f") + ":1g"
+    assert len(many) == 2047
+    refused(ration, path, "too many limits", "--mem", many)
+
+
+def test_the_directory_of_a_tenant(ration, place):
+    path = place(two_devices())
+    for name in (path.parent, f"{path.parent}/"):
+        out = ration("limit", name, "--mem", "3g")
+        assert (out.returncode, out.stderr) == (0, "")
+    assert limits(path) == [3 * GIB] * 2
+
+
+def test_a_file_of_another_layout(ration, place):
+    image = two_devices()
+    region.put(image, region.RATION_AT, "QI", region.RATION_MAGIC, 1)
+    path = place(image)
+    for options in ([], ["--mem", "1g"]):
+        out = ration("limit", path, *options)
+        assert (out.returncode, out.stdout) == (1, "")
+        assert "was made by another version of Ration (layout 1, this is 2)" in out.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_tenants_of_others(ration, place, open_copy, tmp_path):
+    place(two_devices())
+    env = {"RATION_DIR": str(tmp_path / "none")}
+    script = 'mount -t tmpfs none /run && exec setpriv --reuid=65534 --clear-groups /proc/self/fd/$1 limit train'
+    with open(open_copy, "rb") as binary:
+        fd = binary.fileno()
+        out = subprocess.run(["unshare", "-m", "sh", "-c", f"mount -t tmpfs none /tmp && {script}", "sh", str(fd)],
+                             env={**ration.env, **env}, text=True, pass_fds=(fd,), capture_output=True, check=False)
+    if "unshare" in out.stderr or "mount:" in out.stderr:
+        pytest.skip("no mounts here")
+    assert out.returncode == 1
+    assert "no tenant 'train' here; there is none that you may see" in out.stderr
 
 
 def test_names_that_fit_none(ration, place):
@@ -393,7 +458,8 @@ def test_who_may_not_write(ration, place, open_copy):
 
 
 @pytest.mark.parametrize("options,says", [
-    ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "--mem", "1g", "--mem", "2g"], "twice"),
+    ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "2g"], "did you mean --mem 2g?"),
+    (["a", "30%"], "did you mean --sm 30%?"), (["a", "30"], "did you mean --mem 30g or --sm 30?"), (["a", "--mem", "1g", "--mem", "2g"], "twice"),
     (["a", "--sm", "30", "--sm", "40"], "twice")])
 def test_wrong_command_lines(ration, options, says):
     out = ration("limit", *options)

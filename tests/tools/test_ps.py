@@ -178,12 +178,14 @@ def test_a_file_that_is_being_made(ration, tenants, size):
 
 def test_a_tenant_without_a_process_yet(ration, tenants):
     path = tenants.place("a")
-    path.write_bytes(region.blank("idle", "3g", sm_spec="30"))
-    with region.kept(path):
-        tenant = tenants()["a"]
-        assert (tenant["devices"], tenant["processes"]) == ([], [])
-        assert any(line.split() == ["idle", "-", "3g", "30", "0"]
-                   for line in ration("ps").stdout.splitlines())
+    for spec, sm_spec, shown in (("3g", "30", ["3", "GiB", "30", "%"]), ("", "", ["none", "none"]),
+                                 ("0:1536m,2g", "0:30,1:100", ["0:1.5", "GiB,2", "GiB", "0:30", "%,1:none"])):
+        path.write_bytes(region.blank("idle", spec, sm_spec=sm_spec))
+        with region.kept(path):
+            tenant = tenants()["a"]
+            assert (tenant["devices"], tenant["processes"]) == ([], [])
+            (line,) = [line for line in ration("ps").stdout.splitlines() if line.startswith("idle ")]
+            assert line.split() == ["idle", "-", *shown, "0"]
 
 
 def test_dead_tenants_only_when_asked_for(ration, tenants):
@@ -300,6 +302,29 @@ def test_truncated_file(ration, tenants, size):
     if size < region.HAMI_BYTES or size >= region.RATION_AT + 8:
         assert str(path) in out.stderr
         assert "train" not in out.stdout
+
+
+def test_a_file_of_another_layout(ration, tenants):
+    image = two_devices()
+    region.put(image, region.RATION_AT, "QI", region.RATION_MAGIC, 1)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    said = f"ration ps: {path}: was made by another version of Ration (layout 1, this is 2); remove it if"
+    with region.alive(path, 0):
+        assert said in ration("ps").stderr
+    script = ("mount -t tmpfs none /tmp && cat >/tmp/cudevshr.cache && fd=$1 && shift && "
+              "exec /proc/self/fd/$fd ps \"$@\"")
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a mount namespace")
+    for options, says in (([], False), (["--all"], True)):
+        with open(ration.path, "rb") as binary:
+            fd = binary.fileno()
+            out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(fd), *options],
+                                 env={**ration.env, "RATION_DIR": "/nonexistent"}, input=bytes(image),
+                                 pass_fds=(fd,), capture_output=True, timeout=60, check=False)
+        if b"unshare" in out.stderr or b"mount:" in out.stderr:
+            pytest.skip("no mounts here")
+        assert (b"cudevshr.cache: was made by another version" in out.stderr) == says
 
 
 def test_garbage(ration, tenants):

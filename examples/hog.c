@@ -1,12 +1,14 @@
-/*
- * Takes device memory piece by piece until it is refused, and says how much it got.
- *
- *   hog [--piece SIZE] [--max SIZE] [--kind alloc|pitch|managed|vmm] [--device N] [--hold SECONDS]
- */
+/* Takes device memory piece by piece until it is refused, and says how much it got. See `help`. */
 #include <getopt.h>
 #include <unistd.h>
 
 #include "options.h"
+
+static const char help[] =
+	"Usage: hog [--piece SIZE] [--max SIZE] [--kind alloc|pitch|managed|vmm] [--device N]\n"
+	"           [--hold SECONDS]\n"
+	"Takes device memory in pieces (64m) until it is refused or --max is reached, says how much\n"
+	"it got, and holds it for some seconds.\n";
 
 enum kind { KIND_ALLOC, KIND_PITCH, KIND_MANAGED, KIND_VMM };
 
@@ -71,8 +73,8 @@ static enum kind parse_kind(const char *text)
 	for (int i = 0; i < 4; i++)
 		if (strcmp(text, names[i]) == 0)
 			return (enum kind)i;
-	fprintf(stderr, "'%s' is not alloc, pitch, managed or vmm\n", text);
-	exit(2);
+	options_refuse("--kind", text, "alloc, pitch, managed or vmm");
+	return KIND_ALLOC;
 }
 
 static struct hog parse(int argc, char **argv)
@@ -82,7 +84,8 @@ static struct hog parse(int argc, char **argv)
 		{ "max", required_argument, NULL, 'm' },
 		{ "kind", required_argument, NULL, 'k' },
 		{ "device", required_argument, NULL, 'd' },
-		{ "hold", required_argument, NULL, 'h' },
+		{ "hold", required_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct hog hog = { KIND_ALLOC, 0, 64 * MIB, UINT64_MAX, 0 };
@@ -91,24 +94,28 @@ static struct hog parse(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'p':
-			hog.piece_bytes = options_size(optarg);
+			hog.piece_bytes = options_size("--piece", optarg);
 			break;
 		case 'm':
-			hog.max_bytes = options_size(optarg);
+			hog.max_bytes = options_size("--max", optarg);
 			break;
 		case 'k':
 			hog.kind = parse_kind(optarg);
 			break;
 		case 'd':
-			hog.device = atoi(optarg);
+			hog.device = (int)options_number("--device", optarg, 0, 255);
+			break;
+		case 's':
+			hog.hold_s = (unsigned)options_number("--hold", optarg, 0, 86400);
 			break;
 		case 'h':
-			hog.hold_s = (unsigned)atoi(optarg);
+			options_help(help);
 			break;
 		default:
 			exit(2);
 		}
 	}
+	options_end(argc, argv, optind);
 	return hog;
 }
 

@@ -1,15 +1,14 @@
-/*
- * Launches one kernel many times and prints the rate.
- *
- *   launch [--count N] [--kernel empty|spin] [--ns N] [--sync]
- *
- * --ns is how long each spin kernel takes, --sync waits after every launch.
- */
+/* Launches one kernel many times and prints the rate. See `help`. */
 #include <getopt.h>
 #include <time.h>
 
 #include "kernels.h"
 #include "options.h"
+
+static const char help[] =
+	"Usage: launch [--count N] [--kernel empty|spin] [--ns N] [--sync]\n"
+	"Launches one kernel N times (1000) and prints the rate. --ns is how long each spin kernel\n"
+	"takes; --sync waits after every launch.\n";
 
 struct launch {
 	const char *kernel;
@@ -25,6 +24,7 @@ static struct launch parse(int argc, char **argv)
 		{ "kernel", required_argument, NULL, 'k' },
 		{ "ns", required_argument, NULL, 'n' },
 		{ "sync", no_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct launch l = { "empty", 1000, 0, 0 };
@@ -33,21 +33,27 @@ static struct launch parse(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'c':
-			l.count = strtoul(optarg, NULL, 10);
+			l.count = options_number("--count", optarg, 1, UINT32_MAX);
 			break;
 		case 'k':
+			if (strcmp(optarg, "empty") != 0 && strcmp(optarg, "spin") != 0)
+				options_refuse("--kernel", optarg, "empty or spin");
 			l.kernel = optarg;
 			break;
 		case 'n':
-			l.ns = strtoull(optarg, NULL, 10);
+			l.ns = options_number("--ns", optarg, 0, 60000000000);
 			break;
 		case 's':
 			l.sync = 1;
+			break;
+		case 'h':
+			options_help(help);
 			break;
 		default:
 			exit(2);
 		}
 	}
+	options_end(argc, argv, optind);
 	return l;
 }
 

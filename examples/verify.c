@@ -1,11 +1,14 @@
 /*
  * Fills, copies, adds and sums on the device and compares with what the host computes. Prints "ok",
- * or what differs and ends with status 1.
- *
- *   verify [SIZE]      bytes of each buffer, 1m if not given
+ * or what differs and ends with status 1. See `help`.
  */
 #include "kernels.h"
 #include "options.h"
+
+static const char help[] =
+	"Usage: verify [SIZE]\n"
+	"Fills, copies, adds and sums buffers of SIZE bytes (1m) on the device and compares with\n"
+	"what the host computes. Prints \"ok\", or what differs.\n";
 
 struct verify {
 	CUmodule module;
@@ -100,10 +103,15 @@ static void check_add(struct verify *v)
 
 int main(int argc, char **argv)
 {
-	struct verify v = { .bytes = argc > 1 ? options_size(argv[1]) : MIB };
+	struct verify v = { .bytes = MIB };
 	CUdevice dev;
 	CUcontext ctx;
 
+	if (argc > 1 && strcmp(argv[1], "--help") == 0)
+		options_help(help);
+	options_end(argc, argv, 2);
+	if (argc > 1)
+		v.bytes = options_size("SIZE", argv[1]);
 	v.bytes = (v.bytes + 3) / 4 * 4;
 	v.host = malloc(v.bytes);
 	if (!v.host)

@@ -35,6 +35,14 @@ static const char *want_amount(enum limits_kind kind)
 				    "GPU time is in whole percents from 1 to 100, such as 30";
 }
 
+/* Likewise, where the mistake is known. The largest size is units_parse_size()'s. */
+static const char *want_instead(enum limits_kind kind, enum units_error err)
+{
+	if (kind == LIMITS_MEM && err == UNITS_TOO_BIG)
+		return "the largest size is 4e; a size is a number with k, m, g or t, such as 512m or 1.5g";
+	return want_amount(kind);
+}
+
 /* Parses the amount of an item; what both kinds refuse alike, zero, is the caller's. */
 static enum units_error parse_amount(enum limits_kind kind, const char *text, size_t len,
 				     enum limits_zero zero, uint64_t *out_amount)
@@ -56,7 +64,8 @@ int limits_next(enum limits_kind kind, const char **at, enum limits_zero zero,
 		struct limits_item *out_item, struct limits_error *out_error)
 {
 	static const char want_device[] =
-		"a device is an index such as 0 or a UUID such as GPU-8f6d3c2a";
+		"a device is an index such as 0, or a UUID or at least 8 characters of it such as "
+		"GPU-8f6d3c2a";
 	const char *item = *at, *end, *colon, *amount;
 	enum units_error units;
 	size_t len;
@@ -88,7 +97,7 @@ int limits_next(enum limits_kind kind, const char **at, enum limits_zero zero,
 		units = UNITS_ZERO;
 	if (units != UNITS_OK)
 		return wrong(out_error, amount, (size_t)(end - amount), units_strerror(units),
-			     want_amount(kind));
+			     want_instead(kind, units));
 	return 1;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/doctor_limits.h"
 
 #include "tools/doctor_report.h"
+#include "tools/doctor_variables.h"
 #include "tools/tools_common.h"
 
 #include <stdio.h>
@@ -10,33 +11,9 @@
 
 #define TOPIC "limit"
 
-/* Variables of the command's own, which conf.def does not list. */
-static const char *const own_variables[] = { "RATION_DIR", "RATION_LIB", "RATION_SIM",
-					     "RATION_SIM_FILE" };
-
-static bool is_known(const char *name)
-{
-	for (int i = 0; i < CONF_COUNT; i++)
-		if (!strcmp(name, conf_name((enum conf_var)i)))
-			return true;
-	for (size_t i = 0; i < sizeof(own_variables) / sizeof(*own_variables); i++)
-		if (!strcmp(name, own_variables[i]))
-			return true;
-	return false;
-}
-
 void doctor_limits_variables(const struct conf *conf)
 {
-	char name[128], text[128];
-
-	for (char **e = environ; *e; e++) {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		if (!strncmp(name, "RATION_", 7) && !is_known(name))
-			doctor_report(
-				DOCTOR_WARN, "configuration",
-				"%s is set, but there is no such variable; ration(7) lists them",
-				tools_printable(name, text, sizeof(text)));
-	}
+	doctor_variables_report(conf);
 	if (conf->error[0])
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
 	else
@@ -155,6 +132,15 @@ static void report_policy(enum sm_policy policy, bool is_held, const char *devic
 			      device);
 }
 
+/* True when the limits came from a variable that is not set any more, and no other is. */
+static bool is_left_over(const struct view *view, enum limits_kind kind, const struct conf *conf)
+{
+	const char *source = view_source(view, kind);
+
+	return !*conf_spec(conf, kind) && !conf_value(conf, source) &&
+	       (!strncmp(source, "CUDA_", 5) || !strncmp(source, "RATION_", 7));
+}
+
 static uint64_t limit_in_force(const struct view_device *dev, enum limits_kind kind)
 {
 	return kind == LIMITS_MEM ? dev->limit_bytes : dev->sm_limit_pct;
@@ -165,39 +151,61 @@ static uint64_t effective_of(enum limits_kind kind, const char *spec, int index,
 	return limits_effective(kind, limits_for_device(kind, spec, index, uuid));
 }
 
+/* The three limits of a device: in force, as the tenant began with, as configured here. */
+struct amounts {
+	uint64_t held, first, now;
+};
+
+/* Where the limit in force came from, as it follows the amount: ", from ..." or "". */
+static void write_origin(const struct view *view, enum limits_kind kind, int index,
+			 const char *uuid, const struct amounts *amounts, const struct conf *conf,
+			 char *out, size_t out_bytes)
+{
+	char source[RATION_SOURCE_BYTES], printable[RATION_SOURCE_BYTES];
+	bool is_kept = false;
+
+	if (amounts->held != amounts->first) {
+		snprintf(source, sizeof(source), "the region, where it was changed");
+	} else if (!strcmp(view_source(view, kind), conf_source(conf, kind)) &&
+		   amounts->now == amounts->first) {
+		source_of(conf, kind, index, uuid, source, sizeof(source));
+	} else {
+		snprintf(source, sizeof(source), "%s", view_source(view, kind));
+		is_kept = is_left_over(view, kind, conf);
+	}
+	*out = '\0';
+	if (*source && (amounts->held || amounts->first))
+		snprintf(out, out_bytes, "%s%s%s",
+			 is_kept ? ", kept from an earlier process of this file (" : ", from ",
+			 tools_printable(source, printable, sizeof(printable)), is_kept ? ")" : "");
+}
+
 static void report_row(const struct view *view, const char *path, enum limits_kind kind, int d,
 		       const struct conf *conf, const struct device_list *devices)
 {
 	const struct view_device *dev = &view->devices[d];
-	char device[HAMI_UUID_BYTES + 32], uuid[HAMI_UUID_BYTES], text[32], configured[32];
-	char source[RATION_SOURCE_BYTES] = "", printable[RATION_SOURCE_BYTES];
+	char device[HAMI_UUID_BYTES + 32], uuid[HAMI_UUID_BYTES], text[32];
+	char origin[RATION_SOURCE_BYTES + 64];
 	int index = index_of(devices, dev->uuid);
-	uint64_t held = limit_in_force(dev, kind);
-	uint64_t first = effective_of(kind, view_spec(view, kind), index, dev->uuid);
-	uint64_t now = effective_of(kind, conf_spec(conf, kind), index, dev->uuid);
-	bool has_source;
+	const struct amounts amounts = {
+		.held = limit_in_force(dev, kind),
+		.first = effective_of(kind, view_spec(view, kind), index, dev->uuid),
+		.now = effective_of(kind, conf_spec(conf, kind), index, dev->uuid),
+	};
 
 	snprintf(device, sizeof(device), "device %d %s", d,
 		 tools_printable(dev->uuid, uuid, sizeof(uuid)));
-	amount_or_none(kind, held, text, sizeof(text));
-	amount_or_none(kind, now, configured, sizeof(configured));
-	if (held != first)
-		snprintf(source, sizeof(source), "the region, where it was changed");
-	else if (!strcmp(view_source(view, kind), conf_source(conf, kind)) && now == first)
-		source_of(conf, kind, index, dev->uuid, source, sizeof(source));
-	else
-		snprintf(source, sizeof(source), "%s", view_source(view, kind));
-	has_source = *source && (held || first);
-	doctor_report(DOCTOR_OK, TOPIC, "%s: %s%s%s%s", device, subject(kind), text,
-		      has_source ? ", from " : "",
-		      tools_printable(has_source ? source : "", printable, sizeof(printable)));
-	if (kind == LIMITS_SM && held)
+	write_origin(view, kind, index, dev->uuid, &amounts, conf, origin, sizeof(origin));
+	doctor_report(DOCTOR_OK, TOPIC, "%s: %s%s%s", device, subject(kind),
+		      amount_or_none(kind, amounts.held, text, sizeof(text)), origin);
+	if (kind == LIMITS_SM && amounts.held)
 		report_policy(view->sm_policy, view->is_sm_held, device);
-	if (*conf_spec(conf, kind) && now != held)
+	if (*conf_spec(conf, kind) && amounts.now != amounts.held)
 		doctor_report(
 			DOCTOR_WARN, TOPIC,
 			"%s: %s says %s, but the region %s holds until its last process has ended",
-			device, conf_source(conf, kind), configured, path);
+			device, conf_source(conf, kind),
+			amount_or_none(kind, amounts.now, text, sizeof(text)), path);
 }
 
 /* Whether there is anything to say of a kind's limits here: memory always. */

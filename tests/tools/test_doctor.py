@@ -287,6 +287,45 @@ def test_variable_that_does_not_exist(ration, sim):
     assert any("RATION_MEMORY" in line for line in lines(out, "warn", "configuration"))
 
 
+@pytest.mark.parametrize("name, meant", [
+    ("CUDA_DEVICE_MEMORY_LIMITS", "CUDA_DEVICE_MEMORY_LIMIT"), ("CUDA_DEVICE_MEMORY_LIMIT0", "MEMORY_LIMIT is"),
+    ("CUDA_DEVICE_MEM_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT"), ("CUDA_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT"),
+    ("CUDA_DEVICE_MEMORY_LIMIT_O", "CUDA_DEVICE_MEMORY_LIMIT"), ("cuda_device_sm_limit", "CUDA_DEVICE_SM_LIMIT"),
+    ("CUDA_DEVICE_SM_LIMTI", "CUDA_DEVICE_SM_LIMIT"), ("CUDA_DEVICE_CORE_LIMIT", "CUDA_DEVICE_SM_LIMIT"),
+    ("GPU_CORE_UTILISATION_POLICY", "GPU_CORE_UTILIZATION_POLICY")])
+def test_a_name_that_looks_like_a_schedulers(ration, sim, name, meant):
+    out = ration("doctor", "--sim", env={name: "1"})
+    (line,) = lines(out, "warn", "configuration")
+    assert f"{name} is set, but nobody reads it; " in line and meant in line
+
+
+def test_names_that_are_others_or_right(ration, sim):
+    env = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_DEVICE_MAX_CONNECTIONS": "8",
+           "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50", "CUDA_DEVICE_MEMORY_LIMIT_0": "1g", "CUDA_HOME": "/",
+           "CUDA_DEVICE_SM_LIMIT": "30", "GPU_CORE_UTILIZATION_POLICY": "default", "GPU_NUM": "1"}
+    assert lines(ration("doctor", "--sim", env=env), "warn", "configuration") == []
+
+
+def test_policy_that_does_not_exist(ration, sim):
+    out = ration("doctor", "--sim", env={"GPU_CORE_UTILIZATION_POLICY": "Force"})
+    (line,) = lines(out, "warn", "configuration")
+    assert "is 'Force', which is none of force, disable and default" in line
+
+
+def test_a_limit_that_outlives_its_variable(ration, sim, library, tmp_path):
+    """The file keeps it for processes that come later, until one has limits of its own."""
+    env = {"LD_PRELOAD": library, "CUDA_DEVICE_MEMORY_SHARED_CACHE": tmp_path / "r"}
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": "1g", "CUDA_DEVICE_SM_LIMIT": "30"}
+    out = ration("doctor", "--sim=mem=8g", env={**env, **limits})
+    assert any(line.endswith("1 GiB, from CUDA_DEVICE_MEMORY_LIMIT") for line in lines(out, "ok", "limit"))
+    said = lines(ration("doctor", "--sim=mem=8g", env=env), "ok", "limit")
+    for amount, name in (("1 GiB", "CUDA_DEVICE_MEMORY_LIMIT"), ("GPU time 30 %", "CUDA_DEVICE_SM_LIMIT")):
+        assert any(line.endswith(f"{amount}, kept from an earlier process of this file ({name})")
+                   for line in said), said
+    said = lines(ration("doctor", "--sim=mem=8g", env={**env, "RATION_MEM": "2g"}), "ok", "limit")
+    assert any(line.endswith("2 GiB, from RATION_MEM") for line in said)
+
+
 def test_library_that_is_not_there(ration, sim):
     out = ration("doctor", "--sim", env={"RATION_LIB": "/nonexistent/libration.so"})
     assert out.returncode == 1

@@ -91,6 +91,27 @@ def test_every_target_has_a_line_of_help():
     assert targets <= set(re.findall(r"^make (\S+)", out.stdout, re.M))
 
 
+def commands_of_the_readme():
+    """(command, its lines of output) of each block that a reader can type after `make`."""
+    for block in re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S):
+        parts = re.split(r"^\$ ", block, flags=re.M)
+        for command, *output in (part.splitlines() for part in parts if part):
+            if "--sim" in command or "build/sim" in command or "4x" in command:
+                yield command, output
+
+
+@pytest.mark.parametrize("command, output", commands_of_the_readme())
+def test_what_the_readme_shows(sim, tmp_path, command, output):
+    """Lines may come in another order: standard output waits in a pipe."""
+    (tmp_path / "build").symlink_to(conftest.BUILD)
+    env = {**conftest.clean_environment(), "PATH": f"{conftest.BUILD}:{os.environ['PATH']}",
+           "RATION_SIM_FILE": str(tmp_path / "sim"), "RATION_DIR": str(tmp_path / "tenants")}
+    command = command.replace("/tmp/x.cache", "x.cache").replace("$PWD/build", str(conftest.BUILD))
+    out = subprocess.run(command, shell=True, env=env, text=True, timeout=60, check=False, cwd=tmp_path,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert sorted(out.stdout.splitlines()) == sorted(output)
+
+
 def test_the_check_of_a_gpu_without_one(tmp_path):
     """In a place where nvidia-smi cannot be found."""
     (tmp_path / "python3").symlink_to("/usr/bin/python3")

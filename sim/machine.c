@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include "machine_file.h"
+#include "machine_settings.h"
 
 #include "base/clock.h"
 
@@ -219,13 +220,6 @@ static bool is_usable(const struct machine_file *file)
 	       file->config.devices <= MACHINE_DEVICES;
 }
 
-static const char *own_settings(void)
-{
-	const char *text = secure_getenv("RATION_SIM");
-
-	return text ? text : "";
-}
-
 /* The setup byte is held. A kill on the way leaves magic 0: the next one starts again. */
 static int set_up(struct machine_file *file, int fd, const struct machine_config *config)
 {
@@ -244,7 +238,7 @@ static int set_up(struct machine_file *file, int fd, const struct machine_config
 	file->layout = MACHINE_LAYOUT;
 	file->size_bytes = sizeof(*file);
 	file->config = *config;
-	(void)snprintf(file->settings, sizeof(file->settings), "%s", own_settings());
+	machine_settings_write(file);
 	atomic_store_explicit(&file->magic, MACHINE_MAGIC, memory_order_release);
 	return 0;
 }
@@ -302,35 +296,6 @@ static uint64_t own_pid_namespace(void)
 	return stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
 }
 
-/* True when another library in this process is in the file already. */
-static bool has_sibling(const struct machine_file *file)
-{
-	uint64_t pid_namespace = own_pid_namespace();
-	uint32_t end = atomic_load_explicit(&file->slots_end, memory_order_acquire);
-
-	for (uint32_t slot = 0; slot < end && slot < MACHINE_PROCESSES; slot++)
-		if (atomic_load_explicit(&file->slot[slot].pid, memory_order_acquire) ==
-			    (uint32_t)getpid() &&
-		    atomic_load_explicit(&file->slot[slot].pid_namespace, memory_order_relaxed) ==
-			    pid_namespace)
-			return true;
-	return false;
-}
-
-/* Settings that are not those of the machine as others use it: said once in a process. */
-static void warn_if_ignored(const struct machine_file *file, const struct machine_config *config)
-{
-	enum { SHOWN_CHARS = 200 };
-	const char *own = own_settings();
-
-	if (!*own || !memcmp(&file->config, config, sizeof(*config)) || has_sibling(file))
-		return;
-	fprintf(stderr,
-		"ration-sim: RATION_SIM is '%.*s', but other processes use the software GPU of %s "
-		"as '%.*s', and that holds; name another file in RATION_SIM_FILE for one apart\n",
-		SHOWN_CHARS, own, known.path, SHOWN_CHARS, file->settings);
-}
-
 /* Makes `slot`, whose byte is held, this process's place. The setup byte is held. */
 static void move_in(struct machine_self *self, struct machine_file *file, int slot)
 {
@@ -383,7 +348,7 @@ static int attach_locked(struct machine_self *self, int fd, int setup_fd,
 	fd = -1;
 	if (err)
 		goto out_map;
-	warn_if_ignored(file, config);
+	machine_settings_compare(file, config, own_pid_namespace(), known.path);
 	move_in(self, file, slot);
 	return 0;
 

@@ -1,11 +1,9 @@
 #include "shm/account.h"
 
-#include <errno.h>
+#include "base/bytes.h"
+#include "base/pair.h"
 
-struct pair {
-	uint64_t total_bytes;
-	uint64_t last;
-};
+#include <errno.h>
 
 #define SEQ_MASK UINT64_C(0xffffffffffff)
 
@@ -19,57 +17,16 @@ static uint64_t load(const uint64_t *word, int order)
 	return __atomic_load_n(word, order);
 }
 
-/*
- * Replaces *old by `new` if the account still is *old; otherwise reads it whole into *old. Inline
- * assembly because the compiler's 16-byte atomics call a library (libatomic) that we do not load.
- */
-#if defined __x86_64__
-static bool cas(struct ration_account *account, struct pair *old, struct pair new)
+static struct pair *pair_of(struct ration_account *account)
 {
-	bool same;
-
-	__asm__ volatile("lock cmpxchg16b %1"
-			 : "=@ccz"(same), "+m"(*(struct pair *)&account->total_bytes),
-			   "+a"(old->total_bytes), "+d"(old->last)
-			 : "b"(new.total_bytes), "c"(new.last)
-			 : "memory");
-	return same;
+	return (struct pair *)&account->total_bytes;
 }
-#elif defined __aarch64__
-static bool cas(struct ration_account *account, struct pair *old, struct pair new)
+
+static bool replace(struct ration_account *account, struct pair *old, uint64_t total_bytes,
+		    uint64_t last)
 {
-	uint64_t total, last;
-	uint32_t failed;
-	bool same;
-
-	do {
-		__asm__ volatile("ldaxp %0, %1, [%2]"
-				 : "=&r"(total), "=&r"(last)
-				 : "r"(&account->total_bytes)
-				 : "memory");
-		same = total == old->total_bytes && last == old->last;
-		/* Storing the same words back is what makes the pair known to be read whole. */
-		__asm__ volatile("stlxp %w0, %1, %2, [%3]"
-				 : "=&r"(failed)
-				 : "r"(same ? new.total_bytes : total), "r"(same ? new.last : last),
-				   "r"(&account->total_bytes)
-				 : "memory");
-	} while (failed);
-	old->total_bytes = total;
-	old->last = last;
-	return same;
-}
-#else
-#error "no 128-bit compare-and-swap for this processor"
-#endif
-
-static struct pair load_whole(struct ration_account *account)
-{
-	struct pair p = { load(&account->total_bytes, __ATOMIC_RELAXED),
-			  load(&account->last, __ATOMIC_RELAXED) };
-
-	cas(account, &p, p);
-	return p;
+	return pair_cas(pair_of(account), old,
+			(struct pair){ .first = total_bytes, .second = last });
 }
 
 /* Keeps the evidence that operation `last` took place before it is overwritten. */
@@ -91,8 +48,8 @@ void account_settle(struct account_holder *h, struct ration_region *region, unsi
 {
 	struct ration_entry *e = &region->slots[slot].entry[dev];
 	uint64_t seq = load(&e->seq, __ATOMIC_SEQ_CST);
-	struct pair now = load_whole(&region->accounts[dev]); /* before `done` is read */
-	bool took = now.last == name_of(slot, seq) || load(&e->done, __ATOMIC_SEQ_CST) >= seq;
+	struct pair now = pair_load(pair_of(&region->accounts[dev])); /* before `done` is read */
+	bool took = now.second == name_of(slot, seq) || load(&e->done, __ATOMIC_SEQ_CST) >= seq;
 
 	h->account = &region->accounts[dev];
 	h->slots = region->slots;
@@ -121,19 +78,17 @@ static bool passes(uint64_t total, uint64_t add, uint64_t limit)
 
 int account_add(struct account_holder *h, uint64_t bytes, uint64_t limit_bytes)
 {
-	struct pair now = load_whole(h->account), new;
+	struct pair now = pair_load(pair_of(h->account));
 
-	if (passes(now.total_bytes, bytes, limit_bytes))
+	if (passes(now.first, bytes, limit_bytes))
 		return -EDQUOT;
 	announce(h, h->bytes + bytes);
 	do {
-		if (passes(now.total_bytes, bytes, limit_bytes))
+		if (passes(now.first, bytes, limit_bytes))
 			return -EDQUOT; /* nothing was installed: the number is used again */
-		if (now.last >> 48 != h->slot)
-			keep_evidence(h, now.last);
-		new.total_bytes = now.total_bytes + bytes;
-		new.last = name_of(h->slot, h->next);
-	} while (!cas(h->account, &now, new));
+		if (now.second >> 48 != h->slot)
+			keep_evidence(h, now.second);
+	} while (!replace(h->account, &now, now.first + bytes, name_of(h->slot, h->next)));
 	h->bytes += bytes;
 	h->next++;
 	return 0;
@@ -141,7 +96,7 @@ int account_add(struct account_holder *h, uint64_t bytes, uint64_t limit_bytes)
 
 uint64_t account_sub(struct account_holder *h, uint64_t bytes)
 {
-	struct pair now = load_whole(h->account), new;
+	struct pair now = pair_load(pair_of(h->account));
 
 	if (bytes > h->bytes)
 		bytes = h->bytes;
@@ -149,11 +104,10 @@ uint64_t account_sub(struct account_holder *h, uint64_t bytes)
 		return 0;
 	announce(h, h->bytes - bytes);
 	do {
-		if (now.last >> 48 != h->slot)
-			keep_evidence(h, now.last);
-		new.total_bytes = now.total_bytes > bytes ? now.total_bytes - bytes : 0;
-		new.last = name_of(h->slot, h->next);
-	} while (!cas(h->account, &now, new));
+		if (now.second >> 48 != h->slot)
+			keep_evidence(h, now.second);
+	} while (!replace(h->account, &now, bytes_beyond(now.first, bytes),
+			  name_of(h->slot, h->next)));
 	h->bytes -= bytes;
 	h->next++;
 	return bytes;

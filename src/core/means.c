@@ -1,0 +1,70 @@
+#include "core/means.h"
+
+/* Above that many samples each new one counts one in so many. */
+enum { WINDOW = 64 };
+
+static void begin(struct means_entry *entry)
+{
+	__atomic_store_n(&entry->samples, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->mean_ns, MEANS_UNKNOWN_NS, __ATOMIC_RELAXED);
+}
+
+struct means_entry *means_find_slow(struct means *means, uint64_t key)
+{
+	uint64_t at = means_hash(key), old;
+	struct means_entry *victim;
+
+	for (unsigned i = 0; i < MEANS_PROBES; i++) {
+		struct means_entry *entry = &means->entries[(at + i) % MEANS_ENTRIES];
+
+		old = __atomic_load_n(&entry->key, __ATOMIC_RELAXED);
+		if (old == 0 && __atomic_compare_exchange_n(&entry->key, &old, key, false,
+							    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+			begin(entry);
+			return entry;
+		}
+		if (old == key)
+			return entry;
+	}
+	/* The one that was measured least gives way: a sample that it has under way is lost. */
+	victim = &means->entries[at];
+	for (unsigned i = 1; i < MEANS_PROBES; i++) {
+		struct means_entry *entry = &means->entries[(at + i) % MEANS_ENTRIES];
+
+		if (__atomic_load_n(&entry->samples, __ATOMIC_RELAXED) <
+		    __atomic_load_n(&victim->samples, __ATOMIC_RELAXED))
+			victim = entry;
+	}
+	__atomic_store_n(&victim->key, key, __ATOMIC_RELAXED);
+	begin(victim);
+	return victim;
+}
+
+void means_learn(struct means_entry *entry, int64_t ns)
+{
+	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
+	int64_t mean_ns = __atomic_load_n(&entry->mean_ns, __ATOMIC_RELAXED);
+	int64_t weight = samples < WINDOW ? (int64_t)samples + 1 : WINDOW;
+
+	if (samples == 0)
+		mean_ns = 0;
+	mean_ns += (ns - mean_ns) / weight;
+	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
+	if (samples < UINT32_MAX)
+		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+}
+
+void means_forget(struct means *means, uint64_t key)
+{
+	uint64_t at = means_hash(key);
+
+	/* The key stays, so that whoever has the entry at hand still has the right one. */
+	for (unsigned i = 0; i < MEANS_PROBES; i++) {
+		struct means_entry *entry = &means->entries[(at + i) % MEANS_ENTRIES];
+
+		if (__atomic_load_n(&entry->key, __ATOMIC_RELAXED) == key)
+			begin(entry);
+	}
+}

@@ -1,0 +1,87 @@
+#include "core/means.h"
+
+#include "check.h"
+
+static struct means means;
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&means, 0, sizeof(means));
+	return 0;
+}
+
+static void an_unknown_kind_costs_a_millisecond(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	assert_false(means_is_known(entry));
+	assert_int_equal(means_cost_ns(entry), MEANS_UNKNOWN_NS);
+	assert_ptr_equal(means_find(&means, 7), entry);
+	assert_ptr_not_equal(means_find(&means, 8), entry);
+}
+
+static void the_mean_follows_the_samples(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	entry->pending_ns = 1;
+	means_learn(entry, 1000);
+	assert_true(means_is_known(entry));
+	assert_int_equal(entry->pending_ns, 0);
+	assert_int_equal(means_cost_ns(entry), 1000);
+	means_learn(entry, 3000);
+	assert_int_equal(means_cost_ns(entry), 2000);
+	for (int i = 0; i < 1000; i++)
+		means_learn(entry, 50000);
+	assert_in_range(means_cost_ns(entry), 49000, 50000);
+	/* Nothing costs nothing. */
+	for (int i = 0; i < 10000; i++)
+		means_learn(entry, 0);
+	assert_in_range(means_cost_ns(entry), 1, 100);
+}
+
+static void what_is_gone_is_unknown_again(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	means_learn(entry, 1000);
+	means_forget(&means, 7);
+	means_forget(&means, 12345);
+	assert_ptr_equal(means_find(&means, 7), entry);
+	assert_false(means_is_known(entry));
+	assert_int_equal(means_cost_ns(entry), MEANS_UNKNOWN_NS);
+}
+
+/* More kinds than there is room for: each still gets an entry, and what is measured much stays. */
+static void a_full_table_gives_the_least_measured_away(void **state)
+{
+	struct means_entry *kept = means_find(&means, 1);
+
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		means_learn(kept, 5000);
+	for (uint64_t key = 2; key < 20 * MEANS_ENTRIES; key++) {
+		struct means_entry *entry = means_find(&means, key * 2654435761u);
+
+		assert_false(means_is_known(entry));
+		means_learn(entry, 1000);
+	}
+	assert_ptr_equal(means_find(&means, 1), kept);
+	assert_int_equal(means_cost_ns(kept), 5000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(an_unknown_kind_costs_a_millisecond, setup),
+		cmocka_unit_test_setup(the_mean_follows_the_samples, setup),
+		cmocka_unit_test_setup(what_is_gone_is_unknown_again, setup),
+		cmocka_unit_test_setup(a_full_table_gives_the_least_measured_away, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+/*
+ * Pacing: one bucket of GPU time per tenant and device, shared by all its processes.
+ *
+ * It fills at share_pct of real time up to min(50 ms x share, 5 ms) and is debited by what was
+ * measured (core/meter.h). Below zero is debt, which only time pays. What has been submitted and not
+ * measured counts by its prediction, in the process's slot; a dead process's part goes with its slot.
+ *
+ * pace_ask() says "go" or "hold until then, for this reason". Whoever holds sleeps until then, or
+ * until pace_device.change moves, and asks again with the same struct pace_hold. All functions may be
+ * called by any thread of any process at any time; the clock is CLOCK_MONOTONIC, passed in.
+ */
+#pragma once
+
+#include "core/pace_policy.h"
+
+#include <ration/pace.h>
+
+enum pace_reason {
+	PACE_GO,
+	PACE_DEBT,     /* the bucket is in debt */
+	PACE_INFLIGHT, /* it is not, but what is in flight may need what is in it */
+	PACE_ASKED,    /* recent_kernel or a suspension */
+};
+
+enum { PACE_NO_LIMIT_PCT = 100 };
+#define PACE_GRANT_NS INT64_C(200000)
+
+/* One process's place on one device. Constant after it was filled in. */
+struct pace {
+	struct pace_device *device;
+	unsigned slot;
+};
+
+/* One thread's hold. Zero before the first question of a launch; its thread's alone. */
+struct pace_hold {
+	enum pace_reason reason;
+	uint32_t share_pct; /* that wake_ns was reckoned with */
+	int64_t since_ns;   /* when it began */
+	int64_t wake_ns;    /* end of a debt hold, fixed when it began */
+};
+
+struct pace_answer {
+	enum pace_reason reason;
+	int64_t until_ns; /* a hold: ask again then at the latest */
+	/* Go: work of so much predicted time may be submitted; it is in unmeasured_ns already. */
+	int64_t grant_ns;
+};
+
+/* What the bucket may hold, in ns. */
+int64_t pace_cap_ns(uint32_t share_pct);
+
+/* What is in the bucket now, in ns; negative is debt. Fills it. */
+int64_t pace_level_ns(struct pace *pace, uint32_t share_pct, int64_t now_ns);
+
+/* May work that is predicted to take cost_ns be submitted? */
+void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
+	      int64_t cost_ns, int64_t now_ns, struct pace_answer *out_answer);
+
+/* `ns` of what was granted was measured, or will not be submitted. */
+void pace_settle(struct pace *pace, int64_t ns);
+
+/* `ns` of GPU time were used: debits the bucket and counts it to the process. */
+void pace_debit(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_ns);
+
+/*
+ * Of what was debited, `ns` more (less, when negative) belong to work that is still running. A debt
+ * is reckoned without it: a kernel that waits for a held launch must not put that launch off.
+ */
+void pace_unfinished(struct pace *pace, int64_t ns);
+
+/*
+ * Work predicted to take cost_ns made the device busy for busy_ns more. Where streams run side by side
+ * the sum of their predictions is more than what they use together; what is in flight is reckoned by
+ * the ratio that was seen of late.
+ */
+void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns);
+
+/* No other process of the tenant has work that was not measured. */
+bool pace_is_alone(const struct pace *pace);
+
+/* Work was seen to end. */
+void pace_progress(struct pace *pace, int64_t now_ns);
+
+/* True if a launch was let through without progress since since_ns. */
+bool pace_has_let(const struct pace *pace, int64_t since_ns);
+
+/* A thread was held for `ns`. */
+void pace_held(struct pace *pace, int64_t ns);
+
+/* The terms changed, or somebody wants the sleepers to look: moves the futex; the caller wakes it. */
+void pace_change(struct pace *pace);
+
+/*
+ * Whoever takes or reaps a slot, with its byte held: the dead process's predictions are dropped, what
+ * it used stays debited.
+ */
+void pace_clear_slot(struct pace *pace);

@@ -1,0 +1,71 @@
+/*
+ * A lane: what one thread launches into one stream. The thread alone writes it, with plain stores and
+ * release stores, so that a launch takes no lock and writes no line that another thread writes; who
+ * measures reads.
+ *
+ * What is kept is the sum of the predicted costs and, for each launch that by prediction found the
+ * stream idle, when it was submitted and the sum before it. That is enough to lay the work out in time
+ * when an end is measured (core/replay.h); a queue that never runs dry leaves nothing but the sum.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LANE_STARTS = 256 };
+
+struct lane_start {
+	int64_t submit_ns; /* when the launch's driver call had returned */
+	uint64_t before_ns;
+};
+
+struct lane {
+	_Alignas(64) uint64_t key; /* of the stream; 0: free. Atomic; meter.lock */
+	uint64_t owner;            /* of the thread; 0: none. Atomic; meter.lock */
+	uint64_t cost_ns;          /* release: sum of the predictions of what was launched */
+	int64_t last_ns;           /* atomic: submission of the last launch */
+	uint32_t launches;         /* atomic */
+	uint32_t head;             /* release: starts written */
+	/* Its thread's alone. */
+	int64_t model_end_ns; /* when the stream runs dry, by prediction */
+	int64_t due_ns;       /* when the next pair of markers is due */
+	bool wants_pair;      /* the next launch gets one */
+	/* Atomic, written under meter.lock: an end that was measured, which corrects the model. */
+	_Alignas(64) int64_t known_end_ns;
+	uint64_t known_cost_ns; /* cost_ns that had ended then */
+	uint64_t done_ns;       /* meter.lock: cost_ns up to which the work was measured */
+	uint32_t tail;          /* release, meter.lock: starts that are no longer needed */
+	uint32_t marked;        /* meter.lock: launches that a marker covers */
+	struct lane_start starts[LANE_STARTS];
+};
+
+/* The stream was idle when a launch came that returned at now_ns. Its thread. */
+static inline void lane_begin(struct lane *lane, uint64_t before_ns, int64_t now_ns)
+{
+	uint32_t head = lane->head;
+
+	/* A full table keeps the sum and forgets the pause. Acquire: what is overwritten was read. */
+	if (head - __atomic_load_n(&lane->tail, __ATOMIC_ACQUIRE) >= LANE_STARTS)
+		return;
+	lane->starts[head % LANE_STARTS] = (struct lane_start){ now_ns, before_ns };
+	__atomic_store_n(&lane->head, head + 1, __ATOMIC_RELEASE);
+}
+
+/* A launch predicted to take cost_ns returned from the driver at now_ns. Its thread. */
+static inline void lane_launched(struct lane *lane, int64_t cost_ns, int64_t now_ns)
+{
+	int64_t end_ns = lane->model_end_ns;
+	uint64_t before_ns = lane->cost_ns;
+
+	/* Dry by prediction, or everything that was launched before is known to have ended. */
+	if (now_ns > end_ns ||
+	    __atomic_load_n(&lane->known_cost_ns, __ATOMIC_RELAXED) == before_ns) {
+		lane_begin(lane, before_ns, now_ns);
+		end_ns = now_ns;
+	}
+	lane->model_end_ns = end_ns + cost_ns;
+	__atomic_store_n(&lane->last_ns, now_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
+	/* Pairs with the acquire in meter_point_take(): who sees the sum sees its start and time. */
+	__atomic_store_n(&lane->cost_ns, before_ns + (uint64_t)cost_ns, __ATOMIC_RELEASE);
+}

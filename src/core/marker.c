@@ -1,0 +1,405 @@
+#include "core/marker.h"
+
+#include "base/clock.h"
+#include "shm/busy_ring.h"
+
+/* A marker that ran no later than this after it could have found its stream idle. */
+#define IDLE_SLACK_NS INT64_C(1500)
+/* A latency above this is no latency. */
+#define LATENCY_MOST_NS (50 * NSEC_PER_USEC)
+/* Work that runs longer is debited while it runs, this much at a time. */
+#define TICK_NS (10 * NSEC_PER_MSEC)
+/* A call that waited longer than this returned because the work ended. */
+#define WAITED_NS (2 * NSEC_PER_USEC)
+/* A query that said "not yet" so shortly before tells when the work ended. */
+#define POLLED_NS (20 * NSEC_PER_USEC)
+/* What ends so soon after a launch was let through may have waited for that. */
+#define LET_SPAN_NS (5 * NSEC_PER_MSEC)
+enum { LATENCY_WEIGHT = 8 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint32_t share_pct(const struct meter *meter)
+{
+	return __atomic_load_n(&meter->share_pct, __ATOMIC_RELAXED);
+}
+
+static struct meter_stream *stream_of(struct meter *meter, const struct lane *lane)
+{
+	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
+
+	return &meter->streams[offset / sizeof(struct meter_stream)];
+}
+
+/* How far the lanes have come. lock held. */
+static void take_point(struct meter_stream *stream, struct replay_point *out)
+{
+	out->last_ns = 0;
+	out->launches = 0;
+	for (unsigned i = 0; i < REPLAY_LANES; i++) {
+		struct lane *lane = &stream->lanes[i];
+
+		/* Acquire: the starts and the time of what the sum covers. */
+		out->cost_ns[i] = __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE);
+		out->last_ns = most(out->last_ns,
+				    __atomic_load_n(&lane->last_ns, __ATOMIC_RELAXED));
+		out->launches += __atomic_load_n(&lane->launches, __ATOMIC_RELAXED);
+	}
+}
+
+static bool has_unmeasured(const struct meter_stream *stream, const struct replay_point *point)
+{
+	for (unsigned i = 0; i < REPLAY_LANES; i++)
+		if (point->cost_ns[i] > stream->lanes[i].done_ns)
+			return true;
+	return false;
+}
+
+uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind, uint64_t handle,
+		    struct means_entry *work, int64_t now_ns)
+{
+	struct meter_stream *stream = stream_of(meter, lane);
+	struct meter_marker *marker;
+	uint64_t number = 0;
+
+	pthread_mutex_lock(&meter->lock);
+	if (handle && stream->next - stream->first < METER_MARKERS) {
+		marker = &stream->markers[stream->next % METER_MARKERS];
+		*marker = (struct meter_marker){ .handle = handle, .kind = kind, .work = work };
+		marker->submit_ns = now_ns;
+		take_point(stream, &marker->point);
+		for (unsigned i = 0; i < REPLAY_LANES; i++)
+			stream->lanes[i].marked = __atomic_load_n(&stream->lanes[i].launches,
+								  __ATOMIC_RELAXED);
+		number = ++stream->next;
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return number;
+}
+
+static bool is_unmarked(const struct lane *lane)
+{
+	return __atomic_load_n(&lane->launches, __ATOMIC_ACQUIRE) != lane->marked &&
+	       __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE) > lane->done_ns;
+}
+
+/* A lane of the stream that has something unmarked; only the thread's own unless id is 0. lock held. */
+static struct lane *unmarked_lane(struct meter_stream *stream, uint64_t id, int64_t before_ns)
+{
+	for (unsigned i = 0; stream->key && i < REPLAY_LANES; i++) {
+		struct lane *lane = &stream->lanes[i];
+
+		if (is_unmarked(lane) && (id == 0 || lane->owner == id) &&
+		    __atomic_load_n(&lane->last_ns, __ATOMIC_RELAXED) <= before_ns)
+			return lane;
+	}
+	return NULL;
+}
+
+unsigned marker_tails(struct meter *meter, const struct meter_thread *thread, int64_t before_ns,
+		      struct lane **out_lanes, unsigned max)
+{
+	uint64_t id = thread ? thread->id : 0;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&meter->lock);
+	for (unsigned i = 0; i < meter->used && n < max; i++) {
+		struct lane *lane = unmarked_lane(&meter->streams[i], id, before_ns);
+
+		if (lane)
+			out_lanes[n++] = lane;
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return n;
+}
+
+unsigned marker_pending(struct meter *meter, struct marker_query *out_queries, unsigned max)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&meter->lock);
+	for (unsigned i = 0; i < meter->used && n < max; i++) {
+		struct meter_stream *stream = &meter->streams[i];
+
+		if (!stream->key || stream->first == stream->next)
+			continue;
+		out_queries[n].handle = stream->markers[stream->first % METER_MARKERS].handle;
+		out_queries[n].stream = i;
+		out_queries[n++].number = stream->first + 1;
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return n;
+}
+
+/* The oldest marker of the stream if that is what was asked about. lock held. */
+static struct meter_marker *find_marker(struct meter *meter, const struct marker_query *query,
+					struct meter_stream **out_stream)
+{
+	struct meter_stream *stream = &meter->streams[query->stream % METER_STREAMS];
+
+	if (stream->first == stream->next || stream->first + 1 != query->number)
+		return NULL;
+	*out_stream = stream;
+	return &stream->markers[stream->first % METER_MARKERS];
+}
+
+/* Nothing of the tenant but this stream has work that was not measured. lock held. */
+static bool is_alone(const struct meter *meter, const struct meter_stream *stream)
+{
+	for (unsigned i = 0; i < meter->used; i++) {
+		const struct meter_stream *other = &meter->streams[i];
+
+		for (unsigned j = 0; other != stream && j < REPLAY_LANES; j++)
+			if (__atomic_load_n(&other->lanes[j].cost_ns, __ATOMIC_RELAXED) !=
+			    other->lanes[j].done_ns)
+				return false;
+	}
+	return pace_is_alone(&meter->pace);
+}
+
+/*
+ * Everything up to `point` had ended at end_ns: lays it out, debits what is newly busy, and then takes
+ * off what was predicted for it; in that order, so that the bucket keeps what it was filled with
+ * meanwhile. lock held.
+ */
+static void settle(struct meter *meter, struct meter_stream *stream,
+		   const struct replay_point *point, bool is_exact, int64_t end_ns, int64_t now_ns)
+{
+	struct replay replay = { .lanes = stream->lanes,
+				 .ring = &meter->pace.device->ring,
+				 .from_ns = stream->end_ns,
+				 .is_alone = is_alone(meter, stream) };
+	int64_t busy_ns, cost_ns;
+
+	busy_ns = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
+			     &stream->balance_ns, &stream->end_ns, &cost_ns);
+	stream->settled = point->launches;
+	if (cost_ns > 0)
+		pace_overlap(&meter->pace, busy_ns + stream->unfinished_ns, cost_ns);
+	pace_debit(&meter->pace, share_pct(meter), busy_ns, now_ns);
+	pace_settle(&meter->pace, cost_ns);
+	pace_unfinished(&meter->pace, -stream->unfinished_ns);
+	stream->unfinished_ns = 0;
+	stream->running_ns = 0;
+	for (unsigned i = 0; i < REPLAY_LANES; i++) {
+		struct lane *lane = &stream->lanes[i];
+
+		__atomic_store_n(&lane->known_cost_ns, lane->done_ns, __ATOMIC_RELAXED);
+		__atomic_store_n(&lane->known_end_ns, stream->end_ns, __ATOMIC_RELAXED);
+	}
+	if (cost_ns > 0)
+		pace_progress(&meter->pace, now_ns);
+}
+
+void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int64_t gpu_ns)
+{
+	struct meter_context *at;
+
+	pthread_mutex_lock(&meter->lock);
+	at = meter_context(meter, context, false);
+	if (at)
+		clockmap_probe(&at->clock, gpu_ns, submit_ns);
+	pthread_mutex_unlock(&meter->lock);
+}
+
+/* The launch between this marker and the METER_BEFORE before it took so long. lock held. */
+static void learn_launch(struct meter *meter, struct meter_stream *stream,
+			 const struct meter_marker *marker, int64_t at_ns, int64_t now_ns)
+{
+	int64_t start_ns = marker->point.last_ns;
+
+	if (!marker->work)
+		return;
+	if (stream->before_ns == 0 || marker->point.launches != stream->before_launches + 1) {
+		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	start_ns = most(start_ns, stream->before_ns);
+	if (pace_has_let(&meter->pace, start_ns) &&
+	    pace_has_let(&meter->pace, least(at_ns, now_ns) - LET_SPAN_NS)) {
+		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	means_learn(marker->work, most(at_ns - start_ns, 1));
+}
+
+/* lock held. */
+static void read_marker(struct meter *meter, struct meter_stream *stream,
+			const struct meter_marker *marker, int64_t at_ns, int64_t seen_ns)
+{
+	/* One that came late and ran at once says only that all had ended by then. */
+	bool is_exact = marker->kind == METER_AFTER || at_ns > marker->submit_ns + IDLE_SLACK_NS;
+
+	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
+	stream->is_end_exact = is_exact;
+	if (marker->kind == METER_AFTER)
+		learn_launch(meter, stream, marker, at_ns, seen_ns);
+	stream->before_ns = marker->kind == METER_BEFORE ? at_ns : 0;
+	stream->before_launches = marker->point.launches;
+	if (marker->kind == METER_RESUME)
+		stream->end_ns = most(stream->end_ns, at_ns);
+}
+
+bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t gpu_ns,
+		  int64_t seen_ns)
+{
+	struct meter_marker *marker;
+	struct meter_context *context;
+	struct meter_stream *stream;
+	bool is_known;
+
+	pthread_mutex_lock(&meter->lock);
+	marker = find_marker(meter, query, &stream);
+	is_known = marker != NULL;
+	if (marker) {
+		context = meter_context(meter, stream->context, false);
+		if (context) {
+			clockmap_bound(&context->clock, gpu_ns, marker->submit_ns, seen_ns);
+			read_marker(meter, stream, marker,
+				    least(clockmap_cpu_ns(&context->clock, gpu_ns), seen_ns),
+				    seen_ns);
+		}
+		stream->first++;
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return is_known;
+}
+
+/*
+ * A launch that the marker covers has not ended. If it could start (what came before it was measured)
+ * and runs long, it is debited up to now.
+ */
+void marker_running(struct meter *meter, const struct marker_query *query, int64_t now_ns)
+{
+	struct meter_marker *marker;
+	struct meter_stream *stream;
+	int64_t from_ns, busy_ns;
+
+	pthread_mutex_lock(&meter->lock);
+	marker = find_marker(meter, query, &stream);
+	if (marker && marker->kind != METER_RESUME && has_unmeasured(stream, &marker->point)) {
+		from_ns = most(stream->end_ns, marker->point.last_ns);
+		from_ns = most(from_ns, stream->running_ns);
+		if (now_ns - from_ns >= TICK_NS) {
+			busy_ns = busy_ring_set(&meter->pace.device->ring, from_ns, now_ns);
+			pace_unfinished(&meter->pace, busy_ns);
+			pace_debit(&meter->pace, share_pct(meter), busy_ns, now_ns);
+			stream->unfinished_ns += busy_ns;
+			stream->running_ns = now_ns;
+		}
+	}
+	pthread_mutex_unlock(&meter->lock);
+}
+
+bool marker_lost(struct meter *meter, const struct marker_query *query)
+{
+	struct meter_marker *marker;
+	struct meter_stream *stream;
+	bool is_known;
+
+	pthread_mutex_lock(&meter->lock);
+	marker = find_marker(meter, query, &stream);
+	is_known = marker != NULL;
+	if (marker) {
+		if (marker->work)
+			__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
+		stream->before_ns = 0;
+		/* If it was the last, its launches count as unmarked again. */
+		if (stream->first + 1 == stream->next)
+			for (unsigned i = 0; i < REPLAY_LANES; i++)
+				stream->lanes[i].marked--;
+		stream->first++;
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return is_known;
+}
+
+/* A wait of the program's that ended at now_ns: the exact end, or a bound of it. lock held. */
+static void reach(struct meter *meter, struct meter_stream *stream, struct replay_point *point,
+		  int64_t begin_ns, int64_t now_ns)
+{
+	bool has_waited = now_ns - begin_ns > WAITED_NS;
+	bool is_polled = stream->unready_ns > 0 && now_ns - stream->unready_ns < POLLED_NS;
+
+	if (has_unmeasured(stream, point)) {
+		settle(meter, stream, point, has_waited || is_polled,
+		       has_waited ? now_ns - meter->wake_ns : now_ns, now_ns);
+		stream->is_end_exact = false;
+	} else if (has_waited && stream->is_end_exact && stream->end_ns > begin_ns) {
+		int64_t wake_ns = least(now_ns - stream->end_ns, LATENCY_MOST_NS);
+
+		meter->wake_ns += (most(wake_ns, 0) - meter->wake_ns) / LATENCY_WEIGHT;
+	}
+	stream->unready_ns = 0;
+}
+
+void marker_point(struct meter *meter, struct lane *lane, struct marker_point *out_point)
+{
+	struct meter_stream *stream = stream_of(meter, lane);
+
+	pthread_mutex_lock(&meter->lock);
+	out_point->stream = stream;
+	out_point->life = stream->life;
+	take_point(stream, &out_point->point);
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_reached(struct meter *meter, const struct marker_point *point, int64_t begin_ns,
+		    int64_t now_ns)
+{
+	struct replay_point reached = point->point;
+
+	pthread_mutex_lock(&meter->lock);
+	if (point->stream->life == point->life)
+		reach(meter, point->stream, &reached, begin_ns, now_ns);
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64_t begin_ns,
+		   int64_t now_ns)
+{
+	struct replay_point point;
+
+	pthread_mutex_lock(&meter->lock);
+	for (unsigned i = 0; i < meter->used; i++) {
+		struct meter_stream *at = &meter->streams[i];
+
+		if (!at->key || at->context != context || (stream && at->key != stream))
+			continue;
+		take_point(at, &point);
+		/* A launch that came while it waited may still run; all of them stay to the next end. */
+		if (point.last_ns <= begin_ns)
+			reach(meter, at, &point, begin_ns, now_ns);
+	}
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_unready(struct meter *meter, struct lane *lane, int64_t now_ns)
+{
+	pthread_mutex_lock(&meter->lock);
+	stream_of(meter, lane)->unready_ns = now_ns;
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
+{
+	struct replay_point point;
+
+	take_point(stream, &point);
+	settle(meter, stream, &point, false, now_ns, now_ns);
+	for (; stream->first != stream->next; stream->first++) {
+		struct means_entry *work = stream->markers[stream->first % METER_MARKERS].work;
+
+		if (work)
+			__atomic_store_n(&work->pending_ns, 0, __ATOMIC_RELAXED);
+	}
+	stream->before_ns = 0;
+}

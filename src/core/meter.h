@@ -1,0 +1,177 @@
+/*
+ * The meter: from launches and a few markers to busy GPU time. One per process and device.
+ *
+ * Its caller (the hooks) tells what happened and asks the driver; the meter says when a marker is
+ * worth having and what an answer means. A marker is an event of the caller's in a stream; `handle` is
+ * whatever the caller knows it by. All times are CLOCK_MONOTONIC ns but gpu_ns, which is the GPU's
+ * time of an event in its context, on a scale that the context keeps while it lives.
+ *
+ *   a launch:  lane = meter_lane(); work = means_find();
+ *              if (!meter_admit_fast())
+ *                      while (meter_admit() != PACE_GO) sleep as it says, read markers;
+ *              if (lane->wants_pair) an event, marker_put(METER_BEFORE);
+ *              the driver call;  now = the clock;
+ *              if (meter_launched()) an event, marker_put(METER_AFTER)
+ *   anywhere:  marker_pending(), and for each marker the driver's answer: marker_ended() or
+ *              marker_running(). By the worker, and by a thread that is held, before it asks again.
+ *   a wait:    marker_waited() after a synchronise call or a query that said "done".
+ *
+ * Nothing here calls the driver. meter_launched(), meter_lane() and meter_admit_fast() take no lock in
+ * the common case; all else takes meter.lock for a few hundred ns. A meter of zeros is ready
+ * once `pace` is filled in.
+ */
+#pragma once
+
+#include "core/clockmap.h"
+#include "core/means.h"
+#include "core/pace.h"
+#include "core/replay.h"
+
+#include <pthread.h>
+
+enum {
+	METER_STREAMS = 256,
+	METER_CONTEXTS = 16,
+	METER_MARKERS = 16, /* under way in one stream */
+	METER_THREAD_LANES = 8,
+};
+
+enum meter_kind {
+	METER_BEFORE, /* directly before a launch */
+	METER_AFTER,  /* directly after it */
+	METER_TAIL,   /* behind what was launched some time ago */
+	METER_RESUME, /* behind work that does not count, whose begin has a METER_TAIL */
+};
+
+struct meter_marker {
+	uint64_t handle; /* 0: lost */
+	enum meter_kind kind;
+	int64_t submit_ns;        /* its record call had returned */
+	struct means_entry *work; /* METER_AFTER: what was launched */
+	struct replay_point point;
+};
+
+struct meter_stream {
+	uint64_t key; /* 0: free */
+	uint64_t context;
+	uint32_t life; /* raised each time the place is given to another stream */
+	bool is_end_exact;
+	int64_t end_ns;     /* up to here everything was measured */
+	uint32_t settled;   /* launches that were measured */
+	int64_t balance_ns; /* core/replay.h */
+	int64_t before_ns;  /* end of the METER_BEFORE that was read last; 0 none */
+	uint32_t before_launches;
+	bool was_idle;      /* at that marker */
+	int64_t running_ns; /* up to here work that has not ended is debited */
+	int64_t unfinished_ns;
+	int64_t unready_ns; /* a query of the program's found it busy then */
+	uint64_t first;     /* markers under way: numbers first..next-1 */
+	uint64_t next;
+	struct meter_marker markers[METER_MARKERS];
+	struct lane lanes[REPLAY_LANES];
+};
+
+struct meter_context {
+	uint64_t key;
+	struct clockmap clock;
+};
+
+struct meter {
+	struct pace pace; /* constant */
+	pthread_mutex_t lock;
+	uint32_t share_pct; /* atomic: of the terms seen last */
+	uint32_t is_tight;  /* atomic: the limit is near, measure more often */
+	int64_t wake_ns;    /* lock: from an end to the return of a call that waited for it */
+	struct means means;
+	struct meter_context contexts[METER_CONTEXTS]; /* lock */
+	unsigned used;                                 /* lock: streams 0..used-1 have been taken */
+	struct meter_stream streams[METER_STREAMS];    /* lock, but for the lanes */
+};
+
+/* A thread's part, in its own storage, zero at first. Its thread's alone but for `attention`. */
+struct meter_thread {
+	int64_t held_from_ns; /* 0: not held */
+	int64_t grant_ns;     /* predicted time that it may still submit */
+	int64_t cost_ns;      /* of the launch admitted last */
+	uint32_t attention;   /* atomic: somebody wants it to ask again */
+	uint32_t random;
+	uint64_t id; /* not 0 */
+	struct lane *lanes[METER_THREAD_LANES];
+	struct pace_hold hold;
+};
+
+/* meter.lock held. What is known of a context; made if wanted, NULL when there is none or no room. */
+struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_wanted);
+
+/* The slow side of meter_lane(). */
+struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,
+			     uint64_t context);
+
+/*
+ * The calling thread's lane in a stream. `stream` names one stream of this device for ever (not the
+ * handle, which is reused); 0 is none. NULL when there is no room: the launch is then not measured,
+ * and passes as work of its predicted cost.
+ */
+static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *thread,
+				      uint64_t stream, uint64_t context)
+{
+	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
+
+	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
+				     lane->owner == thread->id,
+			     1))
+		return lane;
+	return meter_lane_slow(meter, thread, stream, context);
+}
+
+/*
+ * Takes a launch of this kind from what the thread may submit. False: meter_admit() has to be asked.
+ * Before the driver call, for work that neither is captured nor goes without a limit.
+ */
+static inline bool meter_admit_fast(struct meter_thread *thread, const struct means_entry *work)
+{
+	int64_t cost_ns = means_cost_ns(work);
+
+	if (__builtin_expect(cost_ns > thread->grant_ns || !means_is_known(work) ||
+				     __atomic_load_n(&thread->attention, __ATOMIC_RELAXED),
+			     0))
+		return false;
+	thread->grant_ns -= cost_ns;
+	thread->cost_ns = cost_ns;
+	return true;
+}
+
+/*
+ * May the launch go? PACE_GO, or why not, and *out_until_ns: sleep until then or until
+ * pace_device.change moves; then read the markers and ask again, with nothing launched in between.
+ * The lane may be NULL.
+ */
+enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, struct lane *lane,
+			     struct means_entry *work, const struct pace_terms *terms,
+			     int64_t now_ns, int64_t *out_until_ns);
+
+/* The launch that was admitted did not take place. */
+void meter_cancel(struct meter *meter, struct meter_thread *thread);
+
+/* The slow side of meter_launched(). */
+bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *lane,
+		int64_t now_ns);
+
+/*
+ * The driver call of the admitted launch has returned, at now_ns. True: a METER_AFTER is wanted. A
+ * caller that must not put a marker there (a successor may overlap) leaves it out.
+ */
+static inline bool meter_launched(struct meter *meter, struct meter_thread *thread,
+				  struct lane *lane, int64_t now_ns)
+{
+	lane_launched(lane, thread->cost_ns, now_ns);
+	if (__builtin_expect(now_ns < lane->due_ns && !lane->wants_pair, 1))
+		return false;
+	return meter_look(meter, thread, lane, now_ns);
+}
+
+/* The stream, or with stream 0 the context, is over; what was not measured counts as predicted. */
+void meter_drop(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns);
+
+/* The thread ends: its lanes are free for others, what it may still submit is given back. */
+void meter_thread_end(struct meter *meter, struct meter_thread *thread);

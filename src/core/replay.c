@@ -1,0 +1,134 @@
+#include "core/replay.h"
+
+#include "shm/busy_ring.h"
+
+/* What was laid out may differ from what was predicted by so much before it is forgotten. */
+#define BALANCE_NS INT64_C(200000)
+/* Gaps of up to so much between queued launches count as busy. */
+#define GAP_NS INT64_C(2000)
+
+/* A run of launches without a pause in it. */
+struct run {
+	int64_t submit_ns;
+	int64_t cost_ns;
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The lane's next run before cost `until`; false when there is none. Does not take it. */
+static bool next_run(const struct lane *lane, uint64_t until, struct run *out)
+{
+	uint32_t head = __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE);
+	const struct lane_start *at = &lane->starts[lane->tail % LANE_STARTS];
+	uint64_t end = until;
+
+	if (lane->done_ns >= until)
+		return false;
+	out->submit_ns = INT64_MIN / 2;
+	/* Without a start of its own it follows what was laid out before. */
+	if (lane->tail != head && at->before_ns <= lane->done_ns) {
+		if (at->before_ns == lane->done_ns)
+			out->submit_ns = at->submit_ns;
+		if (lane->tail + 1 != head)
+			end = least(until, lane->starts[(lane->tail + 1) % LANE_STARTS].before_ns);
+	} else if (lane->tail != head) {
+		end = least(until, at->before_ns);
+	}
+	out->cost_ns = (int64_t)(end - lane->done_ns);
+	return true;
+}
+
+/* Takes `cost_ns` off the lane and drops the starts that are behind it. */
+static void take_run(struct lane *lane, int64_t cost_ns)
+{
+	uint32_t head = __atomic_load_n(&lane->head, __ATOMIC_ACQUIRE), tail = lane->tail;
+
+	lane->done_ns += (uint64_t)cost_ns;
+	while (tail + 1 != head && tail != head &&
+	       lane->starts[(tail + 1) % LANE_STARTS].before_ns <= lane->done_ns)
+		tail++;
+	__atomic_store_n(&lane->tail, tail, __ATOMIC_RELEASE);
+}
+
+/* The lane whose next run was submitted first; -1 when nothing is left. */
+static int first_lane(const struct replay *replay, const struct replay_point *point,
+		      struct run *out)
+{
+	struct run run;
+	int first = -1;
+
+	for (int i = 0; i < REPLAY_LANES; i++) {
+		if (!next_run(&replay->lanes[i], point->cost_ns[i], &run))
+			continue;
+		if (first < 0 || run.submit_ns < out->submit_ns) {
+			first = i;
+			*out = run;
+		}
+	}
+	return first;
+}
+
+/* The part of [begin, end) that lies before `certain`, entered; adds its length to *laid_ns. */
+static int64_t lay(const struct replay *replay, int64_t begin_ns, int64_t end_ns,
+		   int64_t certain_ns, int64_t *laid_ns)
+{
+	end_ns = earlier(end_ns, certain_ns);
+	if (end_ns <= begin_ns)
+		return 0;
+	*laid_ns += end_ns - begin_ns;
+	return busy_ring_set(replay->ring, begin_ns, end_ns);
+}
+
+/* What is over by no more than the gaps between the launches may be is not over. */
+static void keep_balance(int64_t *balance_ns, int64_t over_ns, int64_t gaps_ns)
+{
+	if (over_ns > 0)
+		over_ns = later(over_ns - gaps_ns, 0);
+	*balance_ns = later(earlier(*balance_ns + over_ns, BALANCE_NS), -BALANCE_NS);
+}
+
+int64_t replay_run(const struct replay *replay, const struct replay_point *point, bool is_exact,
+		   int64_t end_ns, uint32_t launches, int64_t *balance_ns, int64_t *out_end_ns,
+		   int64_t *out_cost_ns)
+{
+	int64_t at_ns = replay->from_ns, busy_ns = 0, cost_ns = 0, laid_ns = 0;
+	int64_t certain_ns = end_ns, over_ns = replay->is_alone ? later(*balance_ns, 0) : 0;
+	struct run run = { 0, 0 };
+	int i;
+
+	if (is_exact)
+		certain_ns = earlier(later(at_ns, point->last_ns), end_ns);
+	while ((i = first_lane(replay, point, &run)) >= 0) {
+		int64_t begin_ns = later(at_ns, run.submit_ns);
+		int64_t cut_ns = earlier(over_ns, run.cost_ns);
+
+		at_ns = begin_ns + run.cost_ns - cut_ns;
+		over_ns -= cut_ns;
+		busy_ns += lay(replay, begin_ns, at_ns, certain_ns, &laid_ns);
+		cost_ns += run.cost_ns;
+		take_run(&replay->lanes[i], run.cost_ns);
+	}
+	at_ns = earlier(at_ns, end_ns);
+	if (is_exact && cost_ns > 0) {
+		busy_ns += lay(replay, certain_ns, end_ns, end_ns, &laid_ns);
+		at_ns = end_ns;
+	}
+	if (replay->is_alone)
+		keep_balance(balance_ns, laid_ns - cost_ns, (int64_t)launches * GAP_NS);
+	*out_end_ns = later(at_ns, replay->from_ns);
+	*out_cost_ns = cost_ns;
+	return busy_ns;
+}

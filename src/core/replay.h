@@ -1,0 +1,45 @@
+/*
+ * The replay: lays the launches of one stream out in time once it is known when the last of them ended.
+ *
+ * A stream runs in order, so a launch starts when the one before it has ended or when it was submitted,
+ * whichever is later (on the clock of core/clockmap.h, which has the latency of a start in it). Two things are certain and need no prediction:
+ * nothing of it runs after the end, and from the last launch's start to a measured end the stream is
+ * busy. For the rest each run of launches takes its predicted time. A queue that never runs dry is so
+ * measured by its ends alone; launches with pauses between them stand where they stood, so that what
+ * runs on several streams, or in several processes, overlaps as it did.
+ */
+#pragma once
+
+#include "core/lane.h"
+
+#include <ration/pace.h>
+
+enum { REPLAY_LANES = 4 };
+
+/* How far each lane of a stream had come at some moment. */
+struct replay_point {
+	uint64_t cost_ns[REPLAY_LANES];
+	int64_t last_ns;   /* submission of the last launch */
+	uint32_t launches; /* of all lanes */
+};
+
+struct replay {
+	struct lane *lanes; /* REPLAY_LANES of them; the caller has meter.lock */
+	struct pace_ring *ring;
+	int64_t from_ns; /* the stream's earlier work had ended then */
+	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
+};
+
+/*
+ * Enters what ran up to `point`, `launches` of them, and takes it off the lanes. It had ended at end_ns: exactly then, or
+ * by then. Returns the newly busy time in ns; *out_end_ns is when the stream's work ended, as far as is
+ * known, *out_cost_ns the predicted time of what was laid out.
+ *
+ * *balance_ns is kept for the stream: what was laid out so far beyond its prediction. Where a certain
+ * interval turned out longer than predicted, something before it took longer than its mean; then other
+ * launches took less, and what is laid out by prediction is shortened by as much. (Not where others
+ * have work as well: there it was longer because it had to wait.)
+ */
+int64_t replay_run(const struct replay *replay, const struct replay_point *point, bool is_exact,
+		   int64_t end_ns, uint32_t launches, int64_t *balance_ns, int64_t *out_end_ns,
+		   int64_t *out_cost_ns);

@@ -118,7 +118,7 @@ static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *
 	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
 
 	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
-				     lane->owner == thread->id,
+				     __atomic_load_n(&lane->owner, __ATOMIC_RELAXED) == thread->id,
 			     1))
 		return lane;
 	return meter_lane_slow(meter, thread, stream, context);

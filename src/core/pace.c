@@ -240,20 +240,6 @@ static bool let_through(struct pace *pace, const struct pace_hold *hold, int64_t
 	return true;
 }
 
-/* Busy in the last second; looked up in the ring once a millisecond. */
-static int64_t last_second_ns(struct pace_device *device, int64_t now_ns)
-{
-	int64_t at_ns = (int64_t)__atomic_load_n(&device->second_ns, __ATOMIC_RELAXED);
-	int64_t busy_ns;
-
-	if (now_ns >= at_ns && now_ns - at_ns < NSEC_PER_MSEC)
-		return word_ns(&device->second_busy_ns);
-	busy_ns = busy_ring_busy_ns(&device->ring, now_ns - NSEC_PER_SEC, now_ns);
-	__atomic_store_n(&device->second_busy_ns, (uint64_t)busy_ns, __ATOMIC_RELAXED);
-	__atomic_store_n(&device->second_ns, (uint64_t)now_ns, __ATOMIC_RELAXED);
-	return busy_ns;
-}
-
 /*
  * A tenant that was idle saves more than the bucket holds, so that a program which is below its limit in
  * every 50 ms by bursts does not wait. But while savings are about, no second may get more than its share
@@ -262,12 +248,23 @@ static int64_t last_second_ns(struct pace_device *device, int64_t now_ns)
 static bool is_second_spent(struct pace *pace, uint32_t share_pct, int64_t unmeasured_ns,
 			    int64_t now_ns)
 {
-	int64_t saved_ns = (int64_t)__atomic_load_n(&pace->device->saved_ns, __ATOMIC_RELAXED);
+	struct pace_device *device = pace->device;
+	int64_t saved_ns = (int64_t)__atomic_load_n(&device->saved_ns, __ATOMIC_RELAXED);
+	int64_t read_ns = (int64_t)__atomic_load_n(&device->second_ns, __ATOMIC_RELAXED);
+	int64_t left_ns = NSEC_PER_SEC / PERCENT * share_pct + pace_cap_ns(share_pct) -
+			  unmeasured_ns;
+	int64_t busy_ns;
 
 	if (now_ns < saved_ns || now_ns - saved_ns > NSEC_PER_SEC)
 		return false;
-	return last_second_ns(pace->device, now_ns) + unmeasured_ns >
-	       NSEC_PER_SEC / PERCENT * share_pct + pace_cap_ns(share_pct);
+	/* Busy time grows no faster than the clock: what was read is good for as long as it leaves. */
+	if (now_ns >= read_ns && now_ns - read_ns < left_ns &&
+	    word_ns(&device->second_busy_ns) <= left_ns - (now_ns - read_ns))
+		return false;
+	busy_ns = busy_ring_busy_ns(&device->ring, now_ns - NSEC_PER_SEC, now_ns);
+	__atomic_store_n(&device->second_busy_ns, (uint64_t)busy_ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&device->second_ns, (uint64_t)now_ns, __ATOMIC_RELAXED);
+	return busy_ns > left_ns;
 }
 
 /* Fills the bucket for a thread that asks. One that asks anew may find savings. */

@@ -81,6 +81,21 @@ static int first_lane(const struct replay *replay, const struct replay_point *po
 	return first;
 }
 
+/* As first_lane(), after lane `last`; the common stream has one lane with work, which is found out once. */
+static int next_lane(const struct replay *replay, const struct replay_point *point, int last,
+		     int *is_single, struct run *out)
+{
+	if (*is_single < 0) {
+		*is_single = 1;
+		for (int i = 0; i < REPLAY_LANES; i++)
+			if (i != last && replay->lanes[i].done_ns < point->cost_ns[i])
+				*is_single = 0;
+	}
+	if (*is_single)
+		return next_run(&replay->lanes[last], point->cost_ns[last], out) ? last : -1;
+	return first_lane(replay, point, out);
+}
+
 /* The part of [begin, end) that lies before `certain`, entered; adds its length to *laid_ns. */
 static int64_t lay(const struct replay *replay, int64_t begin_ns, int64_t end_ns,
 		   int64_t certain_ns, int64_t *laid_ns)
@@ -107,11 +122,12 @@ int64_t replay_run(const struct replay *replay, const struct replay_point *point
 	int64_t at_ns = replay->from_ns, busy_ns = 0, cost_ns = 0, laid_ns = 0;
 	int64_t certain_ns = end_ns, over_ns = replay->is_alone ? later(*balance_ns, 0) : 0;
 	struct run run = { 0, 0 };
-	int i;
+	int i, is_single = -1;
 
 	if (is_exact)
 		certain_ns = earlier(later(at_ns, point->last_ns), end_ns);
-	while ((i = first_lane(replay, point, &run)) >= 0) {
+	for (i = first_lane(replay, point, &run); i >= 0;
+	     i = next_lane(replay, point, i, &is_single, &run)) {
 		int64_t begin_ns = later(at_ns, run.submit_ns);
 		int64_t cut_ns = earlier(over_ns, run.cost_ns);
 

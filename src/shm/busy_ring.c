@@ -69,6 +69,9 @@ int64_t busy_ring_set(struct pace_ring *ring, int64_t begin_ns, int64_t end_ns)
 	if (begin_ns < 0 || end_ns <= begin_ns)
 		return 0;
 	first = first_bin(begin_ns);
+	/* Most short intervals lie between two moments. */
+	if (end_ns <= (int64_t)first * PACE_BIN_NS)
+		return 0;
 	end = first_bin(end_ns);
 	if (end - first > RING_BINS - PACE_WORD_BINS)
 		first = end - (RING_BINS - PACE_WORD_BINS);

@@ -406,6 +406,56 @@ static void nothing_stays_in_flight(void **state)
 	assert_int_equal(device.slots[2].unmeasured_ns, 0);
 }
 
+enum { LAUNCHERS = 3, LAUNCHES = BUILD_SANITIZED ? 5000 : 50000 };
+static _Atomic int launching;
+
+static void *launch_much(void *arg)
+{
+	struct meter_thread *mine = arg;
+	struct means_entry *work = means_find(&meter->means, 5);
+
+	for (int i = 0; i < LAUNCHES; i++)
+		launch(mine, meter_lane(meter, mine, 11, 1), work, NOW_NS + i * 3 * USEC);
+	meter_thread_end(meter, mine);
+	launching--;
+	return NULL;
+}
+
+/* Threads launch into one stream while another marks it and reads the markers. */
+static void launching_and_measuring_go_on_at_once(void **state)
+{
+	struct meter_thread mine[LAUNCHERS];
+	pthread_t threads[LAUNCHERS];
+	struct lane *lanes[4];
+	struct marker_query query;
+	int64_t now_ns = NOW_NS;
+
+	(void)state;
+	known(5, USEC);
+	launching = LAUNCHERS;
+	for (int i = 0; i < LAUNCHERS; i++) {
+		mine[i] = (struct meter_thread){ .id = 10 + (uint64_t)i };
+		assert_int_equal(pthread_create(&threads[i], NULL, launch_much, &mine[i]), 0);
+	}
+	while (launching) {
+		now_ns += USEC;
+		if (marker_tails(meter, NULL, INT64_MAX, lanes, 4))
+			marker_put(meter, lanes[0], METER_TAIL, 7, NULL, now_ns);
+		if (marker_pending(meter, &query, 1))
+			marker_ended(meter, &query, now_ns, now_ns);
+	}
+	for (int i = 0; i < LAUNCHERS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	while (marker_pending(meter, &query, 1))
+		marker_ended(meter, &query, NOW_NS + NSEC_PER_SEC, NOW_NS + NSEC_PER_SEC);
+	marker_waited(meter, 11, 1, NOW_NS + NSEC_PER_SEC, NOW_NS + NSEC_PER_SEC);
+	for (int i = 0; i < REPLAY_LANES; i++)
+		assert_int_equal(meter->streams[0].lanes[i].done_ns,
+				 meter->streams[0].lanes[i].cost_ns);
+	assert_int_equal(device.slots[2].unmeasured_ns, 0);
+	assert_true(busy_ns() > 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -428,6 +478,7 @@ int main(void)
 		TEST(streams_and_contexts_come_and_go),
 		TEST(an_unknown_kind_goes_alone),
 		TEST(nothing_stays_in_flight),
+		TEST(launching_and_measuring_go_on_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

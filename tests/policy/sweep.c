@@ -153,7 +153,7 @@ static void sweep_shapes(void)
 		{ "heavy tail 100 us", { PROGRAM(1, 1, 1, 64, TENANT_TAIL, 100000, 3500) } },
 		{ "heavy tail 100 us, two deep",
 		  { PROGRAM(1, 1, 1, 2, TENANT_TAIL, 100000, 3500) } },
-		{ "100 us, sync each", { PROGRAM(1, 1, 1, 1, TENANT_FIXED, 2000000, 3500) } },
+		{ "2 ms, sync each", { PROGRAM(1, 1, 1, 1, TENANT_FIXED, 2000000, 3500) } },
 		{ "200 us, 8 streams", { PROGRAM(1, 1, 8, 64, TENANT_FIXED, 200000, 3500) } },
 		{ "100 us, 32 streams, GPU filled",
 		  { PROGRAM(1, 1, 32, 8, TENANT_FIXED, 100000, 3500), .is_serial = true } },

@@ -250,9 +250,8 @@ static void garbage_does_not_hang(void **state)
 		while (ask(&pace, 1000, now_ns) != PACE_GO && asks++ < 1000000) {
 			assert_in_range(answer.until_ns, now_ns + 1, now_ns + NSEC_PER_SEC);
 			now_ns = answer.until_ns;
-			/* The slots' words are cleared as their owners come. */
-			for (unsigned slot = 0; slot < PACE_SLOTS; slot++)
-				pace_clear_slot(&(struct pace){ &device, slot });
+			/* Slots are cleared as processes take them. */
+			pace_clear_slot(&(struct pace){ &device, (unsigned)asks % PACE_SLOTS });
 		}
 		assert_int_equal(answer.reason, PACE_GO);
 	}

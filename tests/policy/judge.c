@@ -8,8 +8,6 @@
 #include <string.h>
 
 #define BEGIN_NS (100 * NSEC_PER_SEC)
-/* Windows above this are those of kernels longer than a second. */
-#define LONG_WINDOW_NS (39 * NSEC_PER_SEC)
 
 int64_t judge_longest_ns(const struct tenant_program *program)
 {
@@ -43,7 +41,9 @@ int64_t judge_window_ns(const struct tenant_program *program, unsigned share_pct
  */
 static int64_t judge_begin_ns(const struct judge_result *result)
 {
-	return NSEC_PER_SEC + (result->window_ns > LONG_WINDOW_NS ? 2 * result->window_ns : 0);
+	if (result->longest_ns <= NSEC_PER_SEC)
+		return NSEC_PER_SEC;
+	return 40 * result->longest_ns + 2 * result->window_ns;
 }
 
 static void judge_windows(const struct gpu *gpu, int64_t end_ns, struct judge_result *out)
@@ -77,7 +77,8 @@ static void judge_windows(const struct gpu *gpu, int64_t end_ns, struct judge_re
 
 double judge_seconds(const struct tenant_program *program, unsigned share_pct)
 {
-	struct judge_result result = { .window_ns = judge_window_ns(program, share_pct) };
+	struct judge_result result = { .window_ns = judge_window_ns(program, share_pct),
+				       .longest_ns = judge_longest_ns(program) };
 
 	return (double)(judge_begin_ns(&result) + 2 * result.window_ns) / 1e9 + 0.1;
 }
@@ -87,7 +88,8 @@ struct judge_result judge_run(const struct tenant_program *program, unsigned sha
 {
 	static struct gpu gpu;
 	static struct sparse sparse;
-	struct judge_result result = { .window_ns = judge_window_ns(program, share_pct) };
+	struct judge_result result = { .window_ns = judge_window_ns(program, share_pct),
+				       .longest_ns = judge_longest_ns(program) };
 	struct queue queue = { .now_ns = BEGIN_NS, .random = 42 };
 	int64_t end_ns = BEGIN_NS + (int64_t)(seconds * 1e9), metered_ns = 0, hold_ns = 0;
 	struct tenant tenant;

@@ -4,6 +4,7 @@
 #include "tenant.h"
 
 struct judge_result {
+	int64_t longest_ns;         /* launch of the program */
 	int64_t window_ns;          /* that least and most are taken over */
 	double least_pct, most_pct; /* busy in any window after the first second */
 	double most_bare_pct;       /* the same without gaps between queued kernels */

@@ -167,7 +167,9 @@ static void sweep_shapes(void)
 		{ "4 processes, 5 us", { PROGRAM(4, 1, 1, 64, TENANT_FIXED, 5000, 1000) } },
 		{ "4 processes, mixed 100 us",
 		  { PROGRAM(4, 1, 1, 64, TENANT_MIXED, 100000, 3500) } },
-		{ "16 processes, 20 us", { PROGRAM(16, 1, 1, 64, TENANT_FIXED, 20000, 3500) } },
+		{ "16 processes, 20 us",
+		  { PROGRAM(16, 1, 1, 64, TENANT_FIXED, 20000, 3500) },
+		  0.25 },
 		{ "16 processes, 200 us", { PROGRAM(16, 1, 1, 64, TENANT_FIXED, 200000, 3500) } },
 	};
 	static const unsigned broad[] = { 1, 5, 10, 25, 50, 75, 90, 99 };

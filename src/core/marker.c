@@ -5,8 +5,8 @@
 
 /* A marker that ran no later than this after it could have found its stream idle. */
 #define IDLE_SLACK_NS INT64_C(1500)
-/* A latency above this is no latency. */
-#define LATENCY_MOST_NS (50 * NSEC_PER_USEC)
+/* A wait that returned later than that after the end says nothing of how late it usually is. */
+#define WAKE_MOST_NS (50 * NSEC_PER_USEC)
 /* Work that runs longer is debited while it runs, this much at a time. */
 #define TICK_NS (10 * NSEC_PER_MSEC)
 /* A call that waited longer than this returned because the work ended. */
@@ -15,7 +15,7 @@
 #define POLLED_NS (20 * NSEC_PER_USEC)
 /* What ends so soon after a launch was let through may have waited for that. */
 #define LET_SPAN_NS (5 * NSEC_PER_MSEC)
-enum { LATENCY_WEIGHT = 8 };
+enum { WAKE_WEIGHT = 8 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -71,7 +71,9 @@ uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind
 	uint64_t number = 0;
 
 	pthread_mutex_lock(&meter->lock);
-	if (handle && stream->next - stream->first < METER_MARKERS) {
+	/* A stream that was dropped meanwhile has no lanes any more. */
+	if (handle && stream->key && stream->key == lane->key &&
+	    stream->next - stream->first < METER_MARKERS) {
 		marker = &stream->markers[stream->next % METER_MARKERS];
 		*marker = (struct meter_marker){ .handle = handle, .kind = kind, .work = work };
 		marker->submit_ns = now_ns;
@@ -334,9 +336,9 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 		       has_waited ? now_ns - meter->wake_ns : now_ns, now_ns);
 		stream->is_end_exact = false;
 	} else if (has_waited && stream->is_end_exact && stream->end_ns > begin_ns) {
-		int64_t wake_ns = least(now_ns - stream->end_ns, LATENCY_MOST_NS);
+		int64_t wake_ns = least(now_ns - stream->end_ns, WAKE_MOST_NS);
 
-		meter->wake_ns += (most(wake_ns, 0) - meter->wake_ns) / LATENCY_WEIGHT;
+		meter->wake_ns += (most(wake_ns, 0) - meter->wake_ns) / WAKE_WEIGHT;
 	}
 	stream->unready_ns = 0;
 }

@@ -164,6 +164,14 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 	return PACE_GO;
 }
 
+void meter_unmeasured(struct meter *meter, struct meter_thread *thread, int64_t now_ns)
+{
+	pace_debit(&meter->pace, __atomic_load_n(&meter->share_pct, __ATOMIC_RELAXED),
+		   thread->cost_ns, now_ns);
+	pace_settle(&meter->pace, thread->cost_ns);
+	thread->cost_ns = 0;
+}
+
 void meter_cancel(struct meter *meter, struct meter_thread *thread)
 {
 	pace_settle(&meter->pace, thread->cost_ns);

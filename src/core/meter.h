@@ -109,8 +109,8 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 
 /*
  * The calling thread's lane in a stream. `stream` names one stream of this device for ever (not the
- * handle, which is reused); 0 is none. NULL when there is no room: the launch is then not measured,
- * and passes as work of its predicted cost.
+ * handle, which is reused); 0 is none. NULL when there is no room (256 streams, 4 threads
+ * in one): the launch is not measured then, and meter_unmeasured() is called after it.
  */
 static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *thread,
 				      uint64_t stream, uint64_t context)
@@ -152,6 +152,9 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 
 /* The launch that was admitted did not take place. */
 void meter_cancel(struct meter *meter, struct meter_thread *thread);
+
+/* The launch that was admitted took place, but cannot be measured: it counts as predicted. */
+void meter_unmeasured(struct meter *meter, struct meter_thread *thread, int64_t now_ns);
 
 /* The slow side of meter_launched(). */
 bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *lane,

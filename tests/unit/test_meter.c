@@ -406,6 +406,39 @@ static void nothing_stays_in_flight(void **state)
 	assert_int_equal(device.slots[2].unmeasured_ns, 0);
 }
 
+/* A launch that cannot be measured counts as predicted; one that did not take place not at all. */
+static void without_a_lane_the_prediction_counts(void **state)
+{
+	struct pace_terms half = { .share_pct = 50 };
+	struct means_entry *work = known(5, 300 * USEC);
+	int64_t until_ns;
+
+	(void)state;
+	assert_int_equal(meter_admit(meter, &thread, NULL, work, &half, NOW_NS, &until_ns),
+			 PACE_GO);
+	meter_cancel(meter, &thread);
+	assert_int_equal(busy_ns(), 0);
+	assert_int_equal(device.slots[2].unmeasured_ns, thread.grant_ns);
+	assert_int_equal(meter_admit(meter, &thread, NULL, work, &half, NOW_NS, &until_ns),
+			 PACE_GO);
+	meter_unmeasured(meter, &thread, NOW_NS);
+	assert_int_equal(busy_ns(), 300 * USEC);
+	assert_int_equal(device.slots[2].unmeasured_ns, thread.grant_ns);
+}
+
+/* The stream was destroyed by another thread between the launch and its marker. */
+static void a_marker_for_a_dropped_stream_is_refused(void **state)
+{
+	struct lane *lane = meter_lane(meter, &thread, 11, 1);
+
+	(void)state;
+	launch(&thread, lane, known(5, USEC), NOW_NS);
+	meter_drop(meter, 11, 1, NOW_NS + USEC);
+	assert_int_equal(marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
+	meter_lane(meter, &second, 12, 1);
+	assert_int_equal(marker_put(meter, lane + 1, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
+}
+
 enum { LAUNCHERS = 3, LAUNCHES = BUILD_SANITIZED ? 5000 : 50000 };
 static _Atomic int launching;
 
@@ -478,6 +511,8 @@ int main(void)
 		TEST(streams_and_contexts_come_and_go),
 		TEST(an_unknown_kind_goes_alone),
 		TEST(nothing_stays_in_flight),
+		TEST(without_a_lane_the_prediction_counts),
+		TEST(a_marker_for_a_dropped_stream_is_refused),
 		TEST(launching_and_measuring_go_on_at_once),
 	};
 

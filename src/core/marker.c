@@ -15,6 +15,8 @@
 #define POLLED_NS (20 * NSEC_PER_USEC)
 /* What ends so soon after a launch was let through may have waited for that. */
 #define LET_SPAN_NS (5 * NSEC_PER_MSEC)
+/* Events read in steps of half a microsecond: a launch takes that at least. */
+#define SAMPLE_LEAST_NS INT64_C(500)
 enum { WAKE_WEIGHT = 8 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -179,15 +181,16 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .ring = &meter->pace.device->ring,
 				 .from_ns = stream->end_ns,
 				 .is_alone = is_alone(meter, stream) };
-	int64_t busy_ns, cost_ns;
+	struct replay_result done;
 
-	busy_ns = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
-			     &stream->balance_ns, &stream->end_ns, &cost_ns);
+	done = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
+			  &stream->balance_ns);
 	stream->settled = point->launches;
-	if (cost_ns > 0)
-		pace_overlap(&meter->pace, busy_ns + stream->unfinished_ns, cost_ns);
-	pace_debit(&meter->pace, share_pct(meter), busy_ns, now_ns);
-	pace_settle(&meter->pace, cost_ns);
+	stream->end_ns = done.end_ns;
+	if (done.cost_ns > 0)
+		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
+	pace_debit(&meter->pace, share_pct(meter), done.busy_ns, now_ns);
+	pace_settle(&meter->pace, done.cost_ns);
 	pace_unfinished(&meter->pace, -stream->unfinished_ns);
 	stream->unfinished_ns = 0;
 	stream->running_ns = 0;
@@ -197,7 +200,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 		__atomic_store_n(&lane->known_cost_ns, lane->done_ns, __ATOMIC_RELAXED);
 		__atomic_store_n(&lane->known_end_ns, stream->end_ns, __ATOMIC_RELAXED);
 	}
-	if (cost_ns > 0)
+	if (done.cost_ns > 0)
 		pace_progress(&meter->pace, now_ns);
 }
 
@@ -214,37 +217,42 @@ void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int6
 
 /* The launch between this marker and the METER_BEFORE before it took so long. lock held. */
 static void learn_launch(struct meter *meter, struct meter_stream *stream,
-			 const struct meter_marker *marker, int64_t at_ns, int64_t now_ns)
+			 const struct meter_marker *marker, const struct clockmap *clock,
+			 int64_t at_ns, int64_t now_ns)
 {
 	int64_t start_ns = marker->point.last_ns;
 
 	if (!marker->work)
 		return;
-	if (stream->before_ns == 0 || marker->point.launches != stream->before_launches + 1) {
+	if (!stream->has_before || marker->point.launches != stream->before_launches + 1) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	start_ns = most(start_ns, stream->before_ns);
+	/* By the clock as it is known now: both ends of the launch by the same. */
+	start_ns = most(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
 	if (pace_has_let(&meter->pace, start_ns) &&
 	    pace_has_let(&meter->pace, least(at_ns, now_ns) - LET_SPAN_NS)) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	means_learn(marker->work, most(at_ns - start_ns, 1));
+	means_learn(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
 }
 
 /* lock held. */
 static void read_marker(struct meter *meter, struct meter_stream *stream,
-			const struct meter_marker *marker, int64_t at_ns, int64_t seen_ns)
+			const struct meter_marker *marker, const struct clockmap *clock,
+			int64_t gpu_ns, int64_t seen_ns)
 {
+	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns), seen_ns);
 	/* One that came late and ran at once says only that all had ended by then. */
 	bool is_exact = marker->kind == METER_AFTER || at_ns > marker->submit_ns + IDLE_SLACK_NS;
 
 	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
 	stream->is_end_exact = is_exact;
 	if (marker->kind == METER_AFTER)
-		learn_launch(meter, stream, marker, at_ns, seen_ns);
-	stream->before_ns = marker->kind == METER_BEFORE ? at_ns : 0;
+		learn_launch(meter, stream, marker, clock, at_ns, seen_ns);
+	stream->has_before = marker->kind == METER_BEFORE;
+	stream->before_gpu_ns = gpu_ns;
 	stream->before_launches = marker->point.launches;
 	if (marker->kind == METER_RESUME)
 		stream->end_ns = most(stream->end_ns, at_ns);
@@ -265,9 +273,7 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 		context = meter_context(meter, stream->context, false);
 		if (context) {
 			clockmap_bound(&context->clock, gpu_ns, marker->submit_ns, seen_ns);
-			read_marker(meter, stream, marker,
-				    least(clockmap_cpu_ns(&context->clock, gpu_ns), seen_ns),
-				    seen_ns);
+			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}
 		stream->first++;
 	}
@@ -313,7 +319,7 @@ bool marker_lost(struct meter *meter, const struct marker_query *query)
 	if (marker) {
 		if (marker->work)
 			__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
-		stream->before_ns = 0;
+		stream->has_before = false;
 		/* If it was the last, its launches count as unmarked again. */
 		if (stream->first + 1 == stream->next)
 			for (unsigned i = 0; i < REPLAY_LANES; i++)
@@ -403,5 +409,5 @@ void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t
 		if (work)
 			__atomic_store_n(&work->pending_ns, 0, __ATOMIC_RELAXED);
 	}
-	stream->before_ns = 0;
+	stream->has_before = false;
 }

@@ -56,10 +56,11 @@ struct meter_stream {
 	uint64_t context;
 	uint32_t life; /* raised each time the place is given to another stream */
 	bool is_end_exact;
-	int64_t end_ns;     /* up to here everything was measured */
-	uint32_t settled;   /* launches that were measured */
-	int64_t balance_ns; /* core/replay.h */
-	int64_t before_ns;  /* end of the METER_BEFORE that was read last; 0 none */
+	int64_t end_ns;        /* up to here everything was measured */
+	uint32_t settled;      /* launches that were measured */
+	int64_t balance_ns;    /* core/replay.h */
+	bool has_before;       /* the marker that was read last is a METER_BEFORE */
+	int64_t before_gpu_ns; /* and ran then */
 	uint32_t before_launches;
 	bool was_idle;      /* at that marker */
 	int64_t running_ns; /* up to here work that has not ended is debited */

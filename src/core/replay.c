@@ -115,9 +115,9 @@ static void keep_balance(int64_t *balance_ns, int64_t over_ns, int64_t gaps_ns)
 	*balance_ns = later(earlier(*balance_ns + over_ns, BALANCE_NS), -BALANCE_NS);
 }
 
-int64_t replay_run(const struct replay *replay, const struct replay_point *point, bool is_exact,
-		   int64_t end_ns, uint32_t launches, int64_t *balance_ns, int64_t *out_end_ns,
-		   int64_t *out_cost_ns)
+struct replay_result replay_run(const struct replay *replay, const struct replay_point *point,
+				bool is_exact, int64_t end_ns, uint32_t launches,
+				int64_t *balance_ns)
 {
 	int64_t at_ns = replay->from_ns, busy_ns = 0, cost_ns = 0, laid_ns = 0;
 	int64_t certain_ns = end_ns, over_ns = replay->is_alone ? later(*balance_ns, 0) : 0;
@@ -144,7 +144,7 @@ int64_t replay_run(const struct replay *replay, const struct replay_point *point
 	}
 	if (replay->is_alone)
 		keep_balance(balance_ns, laid_ns - cost_ns, (int64_t)launches * GAP_NS);
-	*out_end_ns = later(at_ns, replay->from_ns);
-	*out_cost_ns = cost_ns;
-	return busy_ns;
+	return (struct replay_result){ .busy_ns = busy_ns,
+				       .cost_ns = cost_ns,
+				       .end_ns = later(at_ns, replay->from_ns) };
 }

@@ -30,16 +30,22 @@ struct replay {
 	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
 };
 
+/* What came of it. */
+struct replay_result {
+	int64_t busy_ns; /* newly busy */
+	int64_t cost_ns; /* its prediction */
+	int64_t end_ns;  /* when the stream's work ended, as far as is known */
+};
+
 /*
  * Enters what ran up to `point`, `launches` of them, and takes it off the lanes. It had ended at end_ns: exactly then, or
- * by then. Returns the newly busy time in ns; *out_end_ns is when the stream's work ended, as far as is
- * known, *out_cost_ns the predicted time of what was laid out.
+ * by then.
  *
  * *balance_ns is kept for the stream: what was laid out so far beyond its prediction. Where a certain
  * interval turned out longer than predicted, something before it took longer than its mean; then other
  * launches took less, and what is laid out by prediction is shortened by as much. (Not where others
  * have work as well: there it was longer because it had to wait.)
  */
-int64_t replay_run(const struct replay *replay, const struct replay_point *point, bool is_exact,
-		   int64_t end_ns, uint32_t launches, int64_t *balance_ns, int64_t *out_end_ns,
-		   int64_t *out_cost_ns);
+struct replay_result replay_run(const struct replay *replay, const struct replay_point *point,
+				bool is_exact, int64_t end_ns, uint32_t launches,
+				int64_t *balance_ns);

@@ -93,6 +93,27 @@ static void a_pair_of_markers_measures_a_launch(void **state)
 	assert_in_range(busy_ns(), 280 * USEC, 320 * USEC);
 }
 
+/* The clock becomes known between the two markers of a pair: both are read by the same. */
+static void a_pair_is_read_by_one_clock(void **state)
+{
+	struct lane *lane = meter_lane(meter, &thread, 11, 1);
+	struct means_entry *work = means_find(&meter->means, 5);
+	struct marker_query query;
+	int64_t until_ns;
+
+	(void)state;
+	assert_int_equal(meter_admit(meter, &thread, lane, work, &none, NOW_NS, &until_ns),
+			 PACE_GO);
+	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	assert_true(meter_launched(meter, &thread, lane, NOW_NS + 5 * USEC));
+	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + 6 * USEC);
+	assert_int_equal(marker_pending(meter, &query, 1), 1);
+	assert_true(marker_ended(meter, &query, NOW_NS, NOW_NS + 290 * USEC));
+	marker_probe(meter, 1, NOW_NS, NOW_NS);
+	answer(2, NOW_NS + 305 * USEC);
+	assert_in_range(means_cost_ns(work), 299 * USEC, 301 * USEC);
+}
+
 /* A queue that never runs dry is busy from its first launch to its end, whatever was predicted. */
 static void a_deep_queue_is_busy_all_the_time(void **state)
 {
@@ -495,6 +516,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_pair_of_markers_measures_a_launch),
+		TEST(a_pair_is_read_by_one_clock),
 		TEST(a_deep_queue_is_busy_all_the_time),
 		TEST(pauses_are_not_busy),
 		TEST(a_late_marker_bounds_only),

@@ -1,0 +1,215 @@
+#include "drv/gpu_event.h"
+
+#include "base/clock.h"
+#include "drv/real.h"
+#include "fresh.h"
+
+#include <stdlib.h>
+
+enum { EVENTS = 2000 };
+
+#define CTX ((CUcontext)(uintptr_t)0x100)
+#define OTHER ((CUcontext)(uintptr_t)0x200)
+
+/* The driver: events that run when the test says, at its GPU's time. */
+static struct {
+	int made, destroyed;
+	bool is_short; /* of events */
+	bool is_done[EVENTS];
+	double at_ms[EVENTS];
+	CUresult elapsed_res;
+	CUevent whole; /* recorded last for a whole context */
+	CUevent single;
+} driver;
+
+struct real real;
+
+static int index_of(CUevent event)
+{
+	return (int)(uintptr_t)event - 1;
+}
+
+static CUresult create(CUevent *out_event, unsigned int flags)
+{
+	CHECK_EQ(flags, CU_EVENT_DEFAULT);
+	if (driver.is_short || driver.made == EVENTS)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*out_event = (CUevent)(uintptr_t)++driver.made;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUevent event)
+{
+	CHECK(event);
+	driver.destroyed++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult query(CUevent event)
+{
+	return driver.is_done[index_of(event)] ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult elapsed(float *out_ms, CUevent start, CUevent end)
+{
+	*out_ms = (float)(driver.at_ms[index_of(end)] - driver.at_ms[index_of(start)]);
+	return driver.elapsed_res;
+}
+
+static CUresult record(CUevent event, CUstream stream)
+{
+	CHECK(stream);
+	driver.single = event;
+	return CUDA_SUCCESS;
+}
+
+static CUresult record_whole(CUcontext ctx, CUevent event)
+{
+	CHECK(ctx == CTX);
+	driver.whole = event;
+	return CUDA_SUCCESS;
+}
+
+static uint64_t start(void)
+{
+	real = (struct real){ .cuEventCreate = create,
+			      .cuEventDestroy_v2 = destroy,
+			      .cuEventQuery = query,
+			      .cuEventElapsedTime = elapsed,
+			      .cuEventRecord = record,
+			      .cuCtxRecordEvent = record_whole };
+	gpu_event_init();
+	return gpu_event_context(CTX);
+}
+
+/* An event that ran at this time. */
+static uint64_t ran(uint64_t ctx, double ms)
+{
+	uint64_t event = gpu_event_take(ctx, true);
+
+	CHECK(event);
+	driver.is_done[event - 1] = true;
+	driver.at_ms[event - 1] = ms;
+	return event;
+}
+
+static int64_t read_ns(uint64_t event, uint64_t ctx)
+{
+	int64_t gpu_ns = -1;
+
+	CHECK_EQ(gpu_event_read(event, ctx, &gpu_ns), GPU_EVENT_DONE);
+	gpu_event_give(event, ctx);
+	return gpu_ns;
+}
+
+static void time_is_that_of_the_first_event_on(void)
+{
+	uint64_t ctx = start(), event;
+	int64_t ns;
+
+	CHECK_EQ(read_ns(ran(ctx, 5000), ctx), 0);
+	CHECK_EQ(read_ns(ran(ctx, 5000.5), ctx), 500000);
+	CHECK_EQ(read_ns(ran(ctx, 4999.5), ctx), -500000);
+	event = gpu_event_take(ctx, true);
+	driver.is_done[event - 1] = false;
+	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_RUNNING);
+	driver.is_done[event - 1] = true;
+	driver.elapsed_res = CUDA_ERROR_INVALID_HANDLE;
+	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_LOST);
+}
+
+/* For an hour each step is right to 0.2 us, the sum to a part in ten million, and few events are used. */
+static void time_stays_exact(void)
+{
+	const int64_t step_ns = 100001000;
+	uint64_t ctx = start();
+	int64_t before_ns = 0;
+
+	for (int i = 0; i < 36000; i++) {
+		int64_t ns = read_ns(ran(ctx, 77 + i * 100.001), ctx);
+		int64_t off_ns = ns - i * step_ns;
+
+		CHECK(i == 0 || labs(ns - before_ns - step_ns) <= 200);
+		CHECK(labs(off_ns) <= i * step_ns / 10000000);
+		before_ns = ns;
+	}
+	CHECK(driver.made <= 4);
+	CHECK_EQ(driver.destroyed, 0);
+}
+
+static void events_are_used_again(void)
+{
+	uint64_t ctx = start(), first, second;
+
+	read_ns(ran(ctx, 1), ctx);
+	first = gpu_event_take(ctx, true);
+	second = gpu_event_take(ctx, true);
+	CHECK(first && second && first != second);
+	gpu_event_give(first, ctx);
+	CHECK_EQ(gpu_event_take(ctx, false), first);
+	/* None is left, and without the context none can be made. */
+	CHECK_EQ(gpu_event_take(ctx, false), 0);
+	driver.is_short = true;
+	CHECK_EQ(gpu_event_take(ctx, true), 0);
+}
+
+static void there_is_an_end_to_events(void)
+{
+	uint64_t ctx = start();
+	int taken = 0;
+
+	while (taken < EVENTS && gpu_event_take(ctx, true))
+		taken++;
+	CHECK(taken >= 100 && taken < EVENTS);
+	/* A failure takes nothing away for good. */
+	gpu_event_give(1, ctx);
+	driver.is_short = true;
+	CHECK_EQ(gpu_event_take(ctx, true), 1);
+}
+
+static void the_context_or_the_stream(void)
+{
+	uint64_t ctx = start(), event = gpu_event_take(ctx, true);
+	CUstream stream = (CUstream)(uintptr_t)5;
+
+	CHECK(gpu_event_record(event, ctx, stream, true));
+	CHECK(driver.whole && !driver.single);
+	real.cuCtxRecordEvent = NULL;
+	CHECK(gpu_event_record(event, ctx, stream, true));
+	CHECK(driver.single);
+	driver.single = NULL;
+	CHECK(gpu_event_record(event, ctx, stream, false));
+	CHECK(driver.single);
+}
+
+/* A later context by the same handle is another. */
+static void a_context_ends(void)
+{
+	uint64_t ctx = start(), event = ran(ctx, 1), again;
+	int64_t ns;
+
+	CHECK(ctx && gpu_event_context(CTX) == ctx);
+	CHECK(gpu_event_context(OTHER) != ctx && gpu_event_context(NULL) == 0);
+	CHECK_EQ(gpu_event_forget(CTX), ctx);
+	CHECK_EQ(gpu_event_forget(CTX), 0);
+	again = gpu_event_context(CTX);
+	CHECK(again && again != ctx);
+	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_LOST);
+	gpu_event_give(event, ctx);
+	CHECK_EQ(gpu_event_take(again, false), 0);
+	CHECK_EQ(gpu_event_take(ctx, true), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(time_is_that_of_the_first_event_on),
+		fresh_test(time_stays_exact),
+		fresh_test(events_are_used_again),
+		fresh_test(there_is_an_end_to_events),
+		fresh_test(the_context_or_the_stream),
+		fresh_test(a_context_ends),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

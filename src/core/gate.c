@@ -21,6 +21,7 @@ struct gate_state {
 	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
 	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
 	bool is_set_up;             /* mutex */
+	bool is_watched;            /* mutex */
 	bool needs_fence; /* mutex: the kernel has no membarrier for us, so no cell opens */
 	struct gate_cell cells[GATE_CELLS];
 };
@@ -97,16 +98,28 @@ static void own_cell(uint32_t tid)
 	gate_cell = cell;
 }
 
-/* mutex held, gate open: the thread goes in. */
-static void go_in(void)
+/* mutex held: what an open gate's cells say. */
+static uint32_t open_word(void)
 {
+	if (state.s.needs_fence)
+		return GATE_SHUT;
+	return state.s.is_watched ? GATE_WATCHED : GATE_OPEN;
+}
+
+/* mutex held, gate open: the thread goes in. What its cell said before. */
+static uint32_t go_in(void)
+{
+	uint32_t was_in;
+
 	if (gate_cell == &nobody) {
 		atomic_fetch_add(&state.s.guests, 1);
 		is_guest = true;
-		return;
+		return 0;
 	}
-	atomic_store_explicit(&gate_cell->in, 1, memory_order_relaxed);
-	atomic_store_explicit(&gate_cell->open, !state.s.needs_fence, memory_order_release);
+	was_in = atomic_load_explicit(&gate_cell->in, memory_order_relaxed);
+	atomic_store_explicit(&gate_cell->in, was_in | 1, memory_order_relaxed);
+	atomic_store_explicit(&gate_cell->open, open_word(), memory_order_release);
+	return was_in;
 }
 
 /* True when the thread was inside before: its own cell says so, or it is a guest. */
@@ -114,7 +127,7 @@ static bool is_inside(uint32_t was_in, uint32_t tid)
 {
 	if (is_guest)
 		return atomic_load(&state.s.guests) > 0;
-	return was_in && gate_cell != &nobody &&
+	return (was_in & 1) && gate_cell != &nobody &&
 	       atomic_load_explicit(&gate_cell->tid, memory_order_relaxed) == tid;
 }
 
@@ -124,8 +137,9 @@ uint32_t gate_enter_slow(uint32_t was_in)
 	int saved = errno;
 
 	if (is_inside(was_in, tid))
-		return 1;
-	atomic_store_explicit(&gate_cell->in, 0, memory_order_release);
+		return was_in | 1;
+	/* Out again: what it said before it came, or of another thread's cell nothing. */
+	atomic_store_explicit(&gate_cell->in, was_in & ~1u, memory_order_release);
 	process_check();
 	/* Before the lock: a child forked while it is held must find it free. */
 	process_wipe_on_fork(&state, sizeof(state));
@@ -134,7 +148,7 @@ uint32_t gate_enter_slow(uint32_t was_in)
 		set_up();
 		own_cell(tid);
 		if (!atomic_load_explicit(&state.s.is_closed, memory_order_relaxed)) {
-			go_in();
+			was_in = go_in();
 			pthread_mutex_unlock(&state.s.mutex);
 			break;
 		}
@@ -142,12 +156,12 @@ uint32_t gate_enter_slow(uint32_t was_in)
 		sys_futex_wait(&state.s.is_closed, 1, HOLD_NAP_NS);
 	}
 	errno = saved;
-	return 0;
+	return was_in;
 }
 
 void gate_leave_slow(uint32_t was_in)
 {
-	if (was_in)
+	if (was_in & 1)
 		return;
 	/* In a child that was forked inside, the count is wiped. */
 	if (is_guest && atomic_load(&state.s.guests) > 0)
@@ -162,9 +176,20 @@ unsigned gate_inside(void)
 
 	for (uint32_t i = 0; i < used; i++)
 		if (&state.s.cells[i] != gate_cell &&
-		    atomic_load_explicit(&state.s.cells[i].in, memory_order_acquire))
+		    atomic_load_explicit(&state.s.cells[i].in, memory_order_acquire) & 1)
 			n++;
 	return n;
+}
+
+uint64_t gate_passes(void)
+{
+	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
+	uint64_t sum = used;
+
+	/* A cell that changes hands begins at 0: its place in the sum differs from its neighbours'. */
+	for (uint32_t i = 0; i < used; i++)
+		sum = sum * 31 + atomic_load_explicit(&state.s.cells[i].in, memory_order_relaxed);
+	return sum;
 }
 
 /* mutex held: opens or shuts the cells of all threads. */
@@ -176,7 +201,7 @@ static void set_cells(bool is_open)
 		struct gate_cell *cell = &state.s.cells[i];
 
 		if (atomic_load_explicit(&cell->tid, memory_order_relaxed))
-			atomic_store_explicit(&cell->open, is_open && !state.s.needs_fence,
+			atomic_store_explicit(&cell->open, is_open ? open_word() : GATE_SHUT,
 					      memory_order_release);
 	}
 }
@@ -187,7 +212,7 @@ static void set_cells(bool is_open)
  */
 static bool wait_out(const struct gate_cell *cell, int64_t end_ns)
 {
-	for (int looks = 1; atomic_load_explicit(&cell->in, memory_order_acquire); looks++) {
+	for (int looks = 1; atomic_load_explicit(&cell->in, memory_order_acquire) & 1; looks++) {
 		if (looks % 64 == 0 &&
 		    is_gone(atomic_load_explicit(&cell->tid, memory_order_relaxed)))
 			return true;
@@ -244,4 +269,16 @@ void gate_open(void)
 	set_cells(true);
 	pthread_mutex_unlock(&state.s.mutex);
 	sys_futex_wake_all(&state.s.is_closed);
+}
+
+void gate_watch(bool is_watched)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	pthread_mutex_lock(&state.s.mutex);
+	set_up();
+	if (state.s.is_watched != is_watched) {
+		state.s.is_watched = is_watched;
+		set_cells(!atomic_load_explicit(&state.s.is_closed, memory_order_relaxed));
+	}
+	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -1,7 +1,6 @@
 /*
  * The gate: the one place that every launch, every other use of device memory and every change of where
- * it lies passes. Whoever wants everything still closes it and waits
- * until nobody is inside.
+ * it lies passes. Whoever wants everything still closes it and waits until nobody is inside.
  *
  * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave: say
  * "out". Neither is a locked instruction, a fence or a shared line. Closing makes every cell not
@@ -10,7 +9,8 @@
  * before, then the closer sees it.
  *
  * A cell that is not open is the one test for everything unusual: a new thread, a fork child (the
- * cells are wiped), a closed gate, a kernel without membarrier.
+ * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open to all but to
+ * gate_try(): work that is to be measured or held goes another way.
  *
  * A thread inside that enters again (a callback in a driver call) passes: it is inside already.
  */
@@ -20,10 +20,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum gate_open { GATE_SHUT, GATE_OPEN, GATE_WATCHED };
+
 struct gate_cell {
-	_Alignas(64) _Atomic uint32_t in; /* its thread: 1 between enter and leave */
-	_Atomic uint32_t open;            /* any thread, under the gate's mutex */
-	_Atomic uint32_t tid;             /* of its thread, 0 = free; under the mutex */
+	/* Its thread: odd between enter and leave, two more after each. */
+	_Alignas(64) _Atomic uint32_t in;
+	_Atomic uint32_t open; /* enum gate_open; any thread, under the gate's mutex */
+	_Atomic uint32_t tid;  /* of its thread, 0 = free; under the mutex */
 };
 
 /* The calling thread's cell. Starts at a cell that never opens. */
@@ -39,18 +42,37 @@ uint32_t gate_enter_slow(uint32_t was_in) __attribute__((cold));
 /* Leaving by a thread that found no cell. */
 void gate_leave_slow(uint32_t was_in) __attribute__((cold));
 
-/* Passes the gate. Returns what gate_leave() wants: whether the thread was inside already. */
+/* Passes the gate. Returns what gate_leave() wants: what the thread's cell said before. */
 static inline uint32_t gate_enter(void)
 {
 	struct gate_cell *cell = gate_cell;
 	uint32_t was_in = atomic_load_explicit(&cell->in, memory_order_relaxed);
 
-	atomic_store_explicit(&cell->in, 1, memory_order_relaxed);
+	atomic_store_explicit(&cell->in, was_in | 1, memory_order_relaxed);
 	/* The order of these two is made by membarrier on the closer's side. */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (__builtin_expect(!atomic_load_explicit(&cell->open, memory_order_acquire), 0))
 		was_in = gate_enter_slow(was_in);
 	return was_in;
+}
+
+/*
+ * As gate_enter() where nothing is unusual and nobody watches: true, and *out_was_in is what it would
+ * have returned. Else false and nothing is done.
+ */
+static inline bool gate_try(uint32_t *out_was_in)
+{
+	struct gate_cell *cell = gate_cell;
+	uint32_t was_in = atomic_load_explicit(&cell->in, memory_order_relaxed);
+
+	*out_was_in = was_in;
+	atomic_store_explicit(&cell->in, was_in | 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(atomic_load_explicit(&cell->open, memory_order_acquire) == GATE_OPEN,
+			     1))
+		return true;
+	atomic_store_explicit(&cell->in, was_in, memory_order_release);
+	return false;
 }
 
 /* Leaves. What the call did is visible to a closer that sees the thread out. */
@@ -61,7 +83,7 @@ static inline void gate_leave(uint32_t was_in)
 	if (__builtin_expect(!atomic_load_explicit(&cell->tid, memory_order_relaxed), 0))
 		gate_leave_slow(was_in);
 	else
-		atomic_store_explicit(&cell->in, was_in, memory_order_release);
+		atomic_store_explicit(&cell->in, was_in + 2, memory_order_release);
 }
 
 /*
@@ -72,6 +94,18 @@ int gate_close(int64_t wait_ns);
 
 /* Opens it again and wakes who waits. */
 void gate_open(void);
+
+/* Leaves after gate_try(). In a child that was forked inside, the cell is nobody's: no harm is done. */
+static inline void gate_leave_try(uint32_t was_in)
+{
+	atomic_store_explicit(&gate_cell->in, was_in + 2, memory_order_release);
+}
+
+/* Has gate_try() fail from now on, or not any more. Threads that are inside go on. */
+void gate_watch(bool is_watched);
+
+/* Changes whenever a thread passes the gate; the value itself says nothing. */
+uint64_t gate_passes(void);
 
 /*
  * Threads that are marked now, the caller's own not counted. One that has just found the gate shut

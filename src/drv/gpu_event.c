@@ -5,11 +5,12 @@
 #include "drv/real.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 enum {
 	CONTEXTS = 64,
-	POOLED = 64,
-	OUT_MOST = 512, /* events of a context that were taken and not given back */
+	EVENTS = 2048,  /* of all contexts together */
+	OUT_MOST = 512, /* of a context, taken and not given back */
 };
 
 /*
@@ -18,16 +19,22 @@ enum {
  */
 #define REFERENCE_NS INT64_C(1000000000)
 
+struct gpu_event {
+	CUevent event;          /* constant while the place is not free */
+	uint64_t context;       /* likewise; 0: the place is free */
+	struct gpu_event *next; /* in its context's pool, or of the free places */
+	bool is_out;            /* taken and not given back */
+};
+
 struct context {
 	CUcontext ctx; /* NULL: a free place */
 	uint64_t key;
-	CUevent reference;
+	struct gpu_event *reference;
 	int64_t reference_ns; /* of the context's clock */
 	/* The reference before it: others may be at a question about it. */
-	CUevent retired;
+	struct gpu_event *retired;
 	unsigned out;
-	unsigned pooled;
-	CUevent pool[POOLED];
+	struct gpu_event *pool;
 };
 
 struct gpu_events {
@@ -35,15 +42,18 @@ struct gpu_events {
 	pthread_mutex_t mutex;
 	uint64_t keys; /* given out so far */
 	struct context contexts[CONTEXTS];
+	unsigned used; /* events 0..used-1 were ever taken */
+	struct gpu_event *free;
+	struct gpu_event events[EVENTS];
 };
 PROCESS_STATE(gpu_events, state);
 
-static CUevent event_of(uint64_t event)
+static struct gpu_event *event_of(uint64_t number)
 {
-	return (CUevent)(uintptr_t)event;
+	return (struct gpu_event *)(uintptr_t)number;
 }
 
-static uint64_t number_of(CUevent event)
+static uint64_t number_of(const struct gpu_event *event)
 {
 	return (uint64_t)(uintptr_t)event;
 }
@@ -101,44 +111,7 @@ uint64_t gpu_event_context(CUcontext ctx)
 	return key;
 }
 
-/* An event that was asked for was not made. */
-static void take_back(uint64_t key)
-{
-	struct context *c;
-
-	lock();
-	c = find(key);
-	if (c && c->out > 0)
-		c->out--;
-	unlock();
-}
-
-uint64_t gpu_event_take(uint64_t key, bool is_current)
-{
-	bool may_make = false;
-	CUevent event = NULL;
-	struct context *c;
-
-	lock();
-	c = find(key);
-	if (c && c->out < OUT_MOST && (c->pooled > 0 || is_current)) {
-		c->out++;
-		if (c->pooled > 0)
-			event = c->pool[--c->pooled];
-		else
-			may_make = true;
-	}
-	unlock();
-	if (may_make &&
-	    (!real.cuEventCreate || real.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)) {
-		take_back(key);
-		return 0;
-	}
-	return number_of(event);
-}
-
-/* The handle of a living context. */
-static CUcontext handle_of(uint64_t key)
+CUcontext gpu_event_handle(uint64_t key)
 {
 	struct context *c;
 	CUcontext ctx;
@@ -150,29 +123,92 @@ static CUcontext handle_of(uint64_t key)
 	return ctx;
 }
 
-bool gpu_event_record(uint64_t event, uint64_t key, CUstream stream, bool is_whole)
+/* mutex held. */
+static void free_place(struct gpu_event *event)
 {
-	CUcontext ctx = is_whole && real.cuCtxRecordEvent ? handle_of(key) : NULL;
-	CUresult res = CUDA_ERROR_NOT_SUPPORTED;
+	event->context = 0;
+	event->is_out = false;
+	event->next = state.s.free;
+	state.s.free = event;
+}
 
-	if (ctx)
-		res = real.cuCtxRecordEvent(ctx, event_of(event));
-	else if (real.cuEventRecord)
-		res = real.cuEventRecord(event_of(event), stream);
-	return res == CUDA_SUCCESS;
+/* mutex held: a place for a new event, or NULL. */
+static struct gpu_event *take_place(void)
+{
+	struct gpu_event *event = state.s.free;
+
+	if (event)
+		state.s.free = event->next;
+	else if (state.s.used < EVENTS)
+		event = &state.s.events[state.s.used++];
+	return event;
 }
 
 /* mutex held. */
-static void pool(struct context *c, CUevent event)
+static void pool(struct context *c, struct gpu_event *event)
 {
-	if (event && c->pooled < POOLED)
-		c->pool[c->pooled++] = event;
-	else if (event && real.cuEventDestroy_v2)
-		real.cuEventDestroy_v2(event);
+	if (!event)
+		return;
+	event->next = c->pool;
+	c->pool = event;
+}
+
+/* Makes the event of a place that was taken. False: the place is free again. */
+static bool make(struct gpu_event *event, uint64_t key)
+{
+	struct context *c;
+
+	event->context = key;
+	if (real.cuEventCreate &&
+	    real.cuEventCreate(&event->event, CU_EVENT_DEFAULT) == CUDA_SUCCESS)
+		return true;
+	lock();
+	c = find(key);
+	if (c && c->out > 0)
+		c->out--;
+	free_place(event);
+	unlock();
+	return false;
+}
+
+uint64_t gpu_event_take(uint64_t key, bool is_current)
+{
+	struct gpu_event *event = NULL;
+	bool is_new = false;
+	struct context *c;
+
+	lock();
+	c = find(key);
+	if (c && c->out < OUT_MOST) {
+		event = c->pool;
+		is_new = !event && is_current;
+		if (event)
+			c->pool = event->next;
+		else if (is_new)
+			event = take_place();
+		if (event) {
+			event->is_out = true;
+			c->out++;
+		}
+	}
+	unlock();
+	if (event && is_new && !make(event, key))
+		return 0;
+	return number_of(event);
+}
+
+bool gpu_event_record(uint64_t number, CUstream stream, bool is_whole)
+{
+	struct gpu_event *event = event_of(number);
+	CUcontext ctx = is_whole && real.cuCtxRecordEvent ? gpu_event_handle(event->context) : NULL;
+
+	if (ctx)
+		return real.cuCtxRecordEvent(ctx, event->event) == CUDA_SUCCESS;
+	return real.cuEventRecord && real.cuEventRecord(event->event, stream) == CUDA_SUCCESS;
 }
 
 /* mutex held: the event becomes the reference; giving it back keeps it. */
-static void take_reference(struct context *c, CUevent event, int64_t gpu_ns)
+static void take_reference(struct context *c, struct gpu_event *event, int64_t gpu_ns)
 {
 	pool(c, c->retired);
 	c->retired = c->reference;
@@ -180,78 +216,82 @@ static void take_reference(struct context *c, CUevent event, int64_t gpu_ns)
 	c->reference_ns = gpu_ns;
 }
 
-/* The reference, and its time. NULL: the context has none yet, and the event becomes it. */
-static CUevent reference_of(uint64_t key, CUevent event, int64_t *out_ns, bool *out_is_known)
+/* The reference of the event's context and its time, which is the event itself where there was none. */
+static struct gpu_event *reference_of(struct gpu_event *event, int64_t *out_ns)
 {
-	CUevent reference = NULL;
+	struct gpu_event *reference = NULL;
 	struct context *c;
 
 	lock();
-	c = find(key);
-	*out_is_known = c != NULL;
+	c = find(event->context);
 	if (c && !c->reference)
 		take_reference(c, event, 0);
-	else if (c)
+	if (c) {
 		reference = c->reference;
-	*out_ns = c ? c->reference_ns : 0;
+		*out_ns = c->reference_ns;
+	}
 	unlock();
 	return reference;
 }
 
 /* Keeps an event that is far from the reference in its place. */
-static void move_reference(uint64_t key, CUevent old, CUevent event, int64_t gpu_ns)
+static void move_reference(struct gpu_event *old, struct gpu_event *event, int64_t gpu_ns)
 {
 	struct context *c;
 
 	lock();
-	c = find(key);
+	c = find(event->context);
 	if (c && c->reference == old)
 		take_reference(c, event, gpu_ns);
 	unlock();
 }
 
-enum gpu_event_state gpu_event_read(uint64_t number, uint64_t key, int64_t *out_gpu_ns)
+enum gpu_event_state gpu_event_read(uint64_t number, int64_t *out_gpu_ns)
 {
-	CUevent event = event_of(number), reference;
-	int64_t reference_ns, since_ns;
-	bool is_known;
-	CUresult res;
+	struct gpu_event *event = event_of(number), *reference;
+	int64_t reference_ns = 0, since_ns;
 	float ms = 0;
+	CUresult res;
 
-	res = real.cuEventQuery(event);
+	if (!gpu_event_handle(event->context))
+		return GPU_EVENT_LOST;
+	res = real.cuEventQuery(event->event);
 	if (res == CUDA_ERROR_NOT_READY)
 		return GPU_EVENT_RUNNING;
 	if (res != CUDA_SUCCESS)
 		return GPU_EVENT_LOST;
-	reference = reference_of(key, event, &reference_ns, &is_known);
-	if (!is_known)
-		return GPU_EVENT_LOST;
-	if (reference && reference != event &&
-	    real.cuEventElapsedTime(&ms, reference, event) != CUDA_SUCCESS)
+	reference = reference_of(event, &reference_ns);
+	if (!reference ||
+	    (reference != event &&
+	     real.cuEventElapsedTime(&ms, reference->event, event->event) != CUDA_SUCCESS))
 		return GPU_EVENT_LOST;
 	since_ns = (int64_t)((double)ms * (double)NSEC_PER_MSEC);
 	*out_gpu_ns = reference_ns + since_ns;
 	if (since_ns > REFERENCE_NS)
-		move_reference(key, reference, event, *out_gpu_ns);
+		move_reference(reference, event, *out_gpu_ns);
 	return GPU_EVENT_DONE;
 }
 
-void gpu_event_give(uint64_t number, uint64_t key)
+void gpu_event_give(uint64_t number)
 {
-	CUevent event = event_of(number);
+	struct gpu_event *event = event_of(number);
 	struct context *c;
 
 	lock();
-	c = find(key);
+	c = find(event->context);
+	event->is_out = false;
 	if (c && c->out > 0)
 		c->out--;
-	if (c && event != c->reference && event != c->retired)
+	if (!c)
+		free_place(event);
+	else if (event != c->reference && event != c->retired)
 		pool(c, event);
 	unlock();
 }
 
 uint64_t gpu_event_forget(CUcontext ctx)
 {
+	struct gpu_event *next;
 	struct context *c;
 	uint64_t key = 0;
 
@@ -261,6 +301,15 @@ uint64_t gpu_event_forget(CUcontext ctx)
 	c = find_handle(ctx);
 	if (c) {
 		key = c->key;
+		/* Those that are out come back one by one. */
+		if (c->reference && !c->reference->is_out)
+			pool(c, c->reference);
+		if (c->retired && !c->retired->is_out)
+			pool(c, c->retired);
+		for (struct gpu_event *event = c->pool; event; event = next) {
+			next = event->next;
+			free_place(event);
+		}
 		c->ctx = NULL;
 	}
 	unlock();

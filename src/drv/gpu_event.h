@@ -26,20 +26,23 @@ void gpu_event_init(void);
 /* The key of a living context, a new one at first; 0 where too many are kept. */
 uint64_t gpu_event_context(CUcontext ctx);
 
+/* The handle of a context that lives, NULL of one that is gone. */
+CUcontext gpu_event_handle(uint64_t context);
+
 /*
  * An event of the context; a new one only if `is_current`: the calling thread has that context. 0 where
  * there is none, or too many are out.
  */
 uint64_t gpu_event_take(uint64_t context, bool is_current);
 
-/* Puts the event behind what is in the stream; behind all of the context's with `is_whole`. */
-bool gpu_event_record(uint64_t event, uint64_t context, CUstream stream, bool is_whole);
+/* Puts the event behind what is in the stream; behind all of its context's with `is_whole`. */
+bool gpu_event_record(uint64_t event, CUstream stream, bool is_whole);
 
 /* What became of an event that was recorded. */
-enum gpu_event_state gpu_event_read(uint64_t event, uint64_t context, int64_t *out_gpu_ns);
+enum gpu_event_state gpu_event_read(uint64_t event, int64_t *out_gpu_ns);
 
 /* The event may be used again. */
-void gpu_event_give(uint64_t event, uint64_t context);
+void gpu_event_give(uint64_t event);
 
 /* The driver is about to end the context, with all its events: its key, or 0. */
 uint64_t gpu_event_forget(CUcontext ctx);

@@ -6,7 +6,8 @@
 	unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, \
 		unsigned int
 
-GATED(cuLaunchKernel, CUfunction, SHAPE, CUstream, void **, void **)
+WORK(cuLaunchKernel, ((struct work_call){ .stream = i, .kind = (uint64_t)(uintptr_t)a }),
+     CUfunction, SHAPE, CUstream, void **, void **)
 GATED(cuLaunchKernel_ptsz, CUfunction, SHAPE, CUstream, void **, void **)
 GATED(cuLaunchKernelEx, const CUlaunchConfig *, CUfunction, void **, void **)
 GATED(cuLaunchKernelEx_ptsz, const CUlaunchConfig *, CUfunction, void **, void **)

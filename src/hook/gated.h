@@ -9,6 +9,7 @@
 
 #include "core/gate.h"
 #include "hook/enter.h"
+#include "hook/work.h"
 
 #define GATED(sym, ...)                                  \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
@@ -22,6 +23,38 @@
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
 		gate_leave(was_in);                      \
 		return res;                              \
+	}
+
+/*
+ * As GATED() for a call that gives the GPU work: `call` is what it gives, a struct work_call made of the
+ * parameters a, b, c... While nobody watches the gate nothing is made of it.
+ */
+#define WORK(sym, call, ...)                                                                  \
+	__attribute__((noinline, cold)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
+	{                                                                                     \
+		struct work w;                                                                \
+		uint32_t was_in;                                                              \
+		CUresult res;                                                                 \
+                                                                                              \
+		if (!ENTER_HAS(sym))                                                          \
+			return enter_missing();                                               \
+		work_begin(&w, call);                                                         \
+		was_in = gate_enter();                                                        \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
+		gate_leave(was_in);                                                           \
+		work_end(&w, res);                                                            \
+		return res;                                                                   \
+	}                                                                                     \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                        \
+	{                                                                                     \
+		uint32_t was_in;                                                              \
+		CUresult res;                                                                 \
+                                                                                              \
+		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                     \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                           \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
+		gate_leave_try(was_in);                                                       \
+		return res;                                                                   \
 	}
 
 /* Marks a variable that has what gate_enter() said: the gate is left where its scope ends. */

@@ -218,6 +218,47 @@ static void who_is_inside_passes_again(void **state)
 	gate_open();
 }
 
+/* One try: whether it went in. */
+static bool try_once(void)
+{
+	uint32_t was_in;
+
+	if (!gate_try(&was_in))
+		return false;
+	gate_leave(was_in);
+	return true;
+}
+
+/* A watched gate is open, but not to who only tries; others are counted all the same. */
+static void a_watched_gate_is_open_to_all_but_a_try(void **state)
+{
+	uint64_t passed;
+
+	(void)state;
+	start();
+	pass_once();
+	assert_true(try_once());
+	passed = gate_passes();
+	assert_true(try_once());
+	assert_true(gate_passes() != passed);
+	gate_watch(true);
+	passed = gate_passes();
+	assert_false(try_once());
+	assert_true(gate_passes() == passed);
+	assert_int_equal(gate_inside(), 0);
+	pass_once();
+	assert_true(gate_passes() != passed);
+	/* Shut and open again it is still watched. */
+	assert_int_equal(gate_close(WAIT_NS), 0);
+	assert_false(try_once());
+	gate_open();
+	assert_false(try_once());
+	pass_once();
+	gate_watch(false);
+	assert_true(try_once());
+	assert_int_equal(atomic_load(&met), 0);
+}
+
 static void a_fork_child_has_a_gate_of_its_own(void **state)
 {
 	uint32_t was_in;
@@ -304,6 +345,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_stays_inside_is_not_waited_for_longer),
 		cmocka_unit_test(who_is_inside_passes_again),
 		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
+		cmocka_unit_test(a_watched_gate_is_open_to_all_but_a_try),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),
 		cmocka_unit_test(a_thread_that_ended_inside_is_forgotten),
 	};

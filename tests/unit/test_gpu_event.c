@@ -13,7 +13,7 @@ enum { EVENTS = 2000 };
 
 /* The driver: events that run when the test says, at its GPU's time. */
 static struct {
-	int made, destroyed;
+	int made;
 	bool is_short; /* of events */
 	bool is_done[EVENTS];
 	double at_ms[EVENTS];
@@ -35,13 +35,6 @@ static CUresult create(CUevent *out_event, unsigned int flags)
 	if (driver.is_short || driver.made == EVENTS)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*out_event = (CUevent)(uintptr_t)++driver.made;
-	return CUDA_SUCCESS;
-}
-
-static CUresult destroy(CUevent event)
-{
-	CHECK(event);
-	driver.destroyed++;
 	return CUDA_SUCCESS;
 }
 
@@ -73,7 +66,6 @@ static CUresult record_whole(CUcontext ctx, CUevent event)
 static uint64_t start(void)
 {
 	real = (struct real){ .cuEventCreate = create,
-			      .cuEventDestroy_v2 = destroy,
 			      .cuEventQuery = query,
 			      .cuEventElapsedTime = elapsed,
 			      .cuEventRecord = record,
@@ -82,23 +74,32 @@ static uint64_t start(void)
 	return gpu_event_context(CTX);
 }
 
+/* The driver's event. */
+static int driver_index(uint64_t event)
+{
+	CHECK(gpu_event_record(event, (CUstream)(uintptr_t)5, false));
+	return index_of(driver.single);
+}
+
 /* An event that ran at this time. */
 static uint64_t ran(uint64_t ctx, double ms)
 {
 	uint64_t event = gpu_event_take(ctx, true);
+	int i;
 
 	CHECK(event);
-	driver.is_done[event - 1] = true;
-	driver.at_ms[event - 1] = ms;
+	i = driver_index(event);
+	driver.is_done[i] = true;
+	driver.at_ms[i] = ms;
 	return event;
 }
 
-static int64_t read_ns(uint64_t event, uint64_t ctx)
+static int64_t read_ns(uint64_t event)
 {
 	int64_t gpu_ns = -1;
 
-	CHECK_EQ(gpu_event_read(event, ctx, &gpu_ns), GPU_EVENT_DONE);
-	gpu_event_give(event, ctx);
+	CHECK_EQ(gpu_event_read(event, &gpu_ns), GPU_EVENT_DONE);
+	gpu_event_give(event);
 	return gpu_ns;
 }
 
@@ -107,15 +108,15 @@ static void time_is_that_of_the_first_event_on(void)
 	uint64_t ctx = start(), event;
 	int64_t ns;
 
-	CHECK_EQ(read_ns(ran(ctx, 5000), ctx), 0);
-	CHECK_EQ(read_ns(ran(ctx, 5000.5), ctx), 500000);
-	CHECK_EQ(read_ns(ran(ctx, 4999.5), ctx), -500000);
+	CHECK_EQ(read_ns(ran(ctx, 5000)), 0);
+	CHECK_EQ(read_ns(ran(ctx, 5000.5)), 500000);
+	CHECK_EQ(read_ns(ran(ctx, 4999.5)), -500000);
 	event = gpu_event_take(ctx, true);
-	driver.is_done[event - 1] = false;
-	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_RUNNING);
-	driver.is_done[event - 1] = true;
+	driver.is_done[driver_index(event)] = false;
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_RUNNING);
+	driver.is_done[driver_index(event)] = true;
 	driver.elapsed_res = CUDA_ERROR_INVALID_HANDLE;
-	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_LOST);
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_LOST);
 }
 
 /* For an hour each step is right to 0.2 us, the sum to a part in ten million, and few events are used. */
@@ -126,7 +127,7 @@ static void time_stays_exact(void)
 	int64_t before_ns = 0;
 
 	for (int i = 0; i < 36000; i++) {
-		int64_t ns = read_ns(ran(ctx, 77 + i * 100.001), ctx);
+		int64_t ns = read_ns(ran(ctx, 77 + i * 100.001));
 		int64_t off_ns = ns - i * step_ns;
 
 		CHECK(i == 0 || labs(ns - before_ns - step_ns) <= 200);
@@ -134,18 +135,17 @@ static void time_stays_exact(void)
 		before_ns = ns;
 	}
 	CHECK(driver.made <= 4);
-	CHECK_EQ(driver.destroyed, 0);
 }
 
 static void events_are_used_again(void)
 {
 	uint64_t ctx = start(), first, second;
 
-	read_ns(ran(ctx, 1), ctx);
+	read_ns(ran(ctx, 1));
 	first = gpu_event_take(ctx, true);
 	second = gpu_event_take(ctx, true);
 	CHECK(first && second && first != second);
-	gpu_event_give(first, ctx);
+	gpu_event_give(first);
 	CHECK_EQ(gpu_event_take(ctx, false), first);
 	/* None is left, and without the context none can be made. */
 	CHECK_EQ(gpu_event_take(ctx, false), 0);
@@ -155,16 +155,18 @@ static void events_are_used_again(void)
 
 static void there_is_an_end_to_events(void)
 {
-	uint64_t ctx = start();
+	uint64_t ctx = start(), event, last = 0;
 	int taken = 0;
 
-	while (taken < EVENTS && gpu_event_take(ctx, true))
+	while (taken < EVENTS && (event = gpu_event_take(ctx, true))) {
+		last = event;
 		taken++;
+	}
 	CHECK(taken >= 100 && taken < EVENTS);
 	/* A failure takes nothing away for good. */
-	gpu_event_give(1, ctx);
+	gpu_event_give(last);
 	driver.is_short = true;
-	CHECK_EQ(gpu_event_take(ctx, true), 1);
+	CHECK_EQ(gpu_event_take(ctx, true), last);
 }
 
 static void the_context_or_the_stream(void)
@@ -172,13 +174,13 @@ static void the_context_or_the_stream(void)
 	uint64_t ctx = start(), event = gpu_event_take(ctx, true);
 	CUstream stream = (CUstream)(uintptr_t)5;
 
-	CHECK(gpu_event_record(event, ctx, stream, true));
+	CHECK(gpu_event_record(event, stream, true));
 	CHECK(driver.whole && !driver.single);
 	real.cuCtxRecordEvent = NULL;
-	CHECK(gpu_event_record(event, ctx, stream, true));
+	CHECK(gpu_event_record(event, stream, true));
 	CHECK(driver.single);
 	driver.single = NULL;
-	CHECK(gpu_event_record(event, ctx, stream, false));
+	CHECK(gpu_event_record(event, stream, false));
 	CHECK(driver.single);
 }
 
@@ -194,10 +196,28 @@ static void a_context_ends(void)
 	CHECK_EQ(gpu_event_forget(CTX), 0);
 	again = gpu_event_context(CTX);
 	CHECK(again && again != ctx);
-	CHECK_EQ(gpu_event_read(event, ctx, &ns), GPU_EVENT_LOST);
-	gpu_event_give(event, ctx);
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_LOST);
+	gpu_event_give(event);
 	CHECK_EQ(gpu_event_take(again, false), 0);
 	CHECK_EQ(gpu_event_take(ctx, true), 0);
+	CHECK(gpu_event_take(again, true));
+}
+
+/* The reference of a context that ends while somebody has it is given back once. */
+static void a_context_ends_with_its_reference_out(void)
+{
+	uint64_t ctx = start(), event = ran(ctx, 1), seen[4];
+	int64_t ns;
+
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_DONE);
+	gpu_event_forget(CTX);
+	gpu_event_give(event);
+	ctx = gpu_event_context(CTX);
+	for (int i = 0; i < 4; i++) {
+		seen[i] = gpu_event_take(ctx, true);
+		for (int j = 0; j < i; j++)
+			CHECK(seen[i] && seen[i] != seen[j]);
+	}
 }
 
 int main(void)
@@ -209,6 +229,7 @@ int main(void)
 		fresh_test(there_is_an_end_to_events),
 		fresh_test(the_context_or_the_stream),
 		fresh_test(a_context_ends),
+		fresh_test(a_context_ends_with_its_reference_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

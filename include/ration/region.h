@@ -41,6 +41,7 @@
 #ifndef RATION_REGION_H
 #define RATION_REGION_H
 
+#include <ration/pace.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -200,6 +201,7 @@ struct ration_region {
 	uint32_t sm_policy;                  /* enum sm_policy; another value is SM_POLICY_FORCE */
 	uint32_t sm_change; /* odd while sm_spec and those limits are changed; else raised by 2 */
 	uint64_t reserved_sm[47];
+	struct pace_device pace[RATION_DEVICES]; /* ration/pace.h */
 };
 
 /* Contexts and modules are not counted against the limit. */
@@ -252,7 +254,7 @@ RATION_AT(ration_region, sm_spec, 1385984);
 RATION_AT(ration_region, sm_source, 1388032);
 RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
-_Static_assert(sizeof(struct ration_region) % 4096 == 0, "what follows begins a page");
+RATION_AT(ration_region, pace, 1388544);
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");
 _Static_assert(RATION_OFFSET % 4096 == 0 && RATION_OFFSET > HAMI_REGION_BYTES, "own part");

@@ -36,6 +36,26 @@ void sys_futex_wake_all(const void *word)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+int sys_futex_wait_shared(const void *word, unsigned value, long long wait_ns, unsigned bits)
+{
+	struct timespec t;
+
+	/* With bits the kernel takes a point of CLOCK_MONOTONIC. */
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += wait_ns / 1000000000;
+	t.tv_nsec += wait_ns % 1000000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return (int)syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, &t, NULL, bits);
+}
+
+void sys_futex_wake_shared(const void *word, unsigned bits)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, bits);
+}
+
 int sys_cancel_hold(void)
 {
 	int held = PTHREAD_CANCEL_ENABLE;

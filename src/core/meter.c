@@ -93,6 +93,53 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 	return lane;
 }
 
+/* lock held. */
+static const struct meter_stream *stream_of(const struct meter *meter, const struct lane *lane)
+{
+	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
+
+	return &meter->streams[offset / sizeof(struct meter_stream)];
+}
+
+uint64_t meter_context_of(struct meter *meter, const struct lane *lane)
+{
+	const struct meter_stream *stream;
+	uint64_t context;
+
+	pthread_mutex_lock(&meter->lock);
+	stream = stream_of(meter, lane);
+	context = stream->key ? stream->context : 0;
+	pthread_mutex_unlock(&meter->lock);
+	return context;
+}
+
+/* lock held. */
+static bool has_work(const struct meter_stream *stream)
+{
+	for (unsigned i = 0; i < REPLAY_LANES; i++)
+		if (__atomic_load_n(&stream->lanes[i].cost_ns, __ATOMIC_RELAXED) !=
+		    stream->lanes[i].done_ns)
+			return true;
+	return false;
+}
+
+bool meter_is_single(struct meter *meter, const struct lane *lane)
+{
+	const struct meter_stream *own;
+	bool is_single = true;
+
+	pthread_mutex_lock(&meter->lock);
+	own = stream_of(meter, lane);
+	for (unsigned i = 0; i < meter->used && is_single; i++) {
+		const struct meter_stream *other = &meter->streams[i];
+
+		is_single = other == own || !other->key || other->context != own->context ||
+			    !has_work(other);
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return is_single;
+}
+
 static uint32_t next_random(struct meter_thread *thread)
 {
 	uint32_t x = thread->random ? thread->random : (uint32_t)thread->id * 2654435761u | 1;

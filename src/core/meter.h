@@ -151,6 +151,12 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 			     struct means_entry *work, const struct pace_terms *terms,
 			     int64_t now_ns, int64_t *out_until_ns);
 
+/* The context of the lane's stream; 0 when it was dropped. */
+uint64_t meter_context_of(struct meter *meter, const struct lane *lane);
+
+/* No other stream of the lane's context has work that was not measured. */
+bool meter_is_single(struct meter *meter, const struct lane *lane);
+
 /* The launch that was admitted did not take place. */
 void meter_cancel(struct meter *meter, struct meter_thread *thread);
 

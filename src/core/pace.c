@@ -443,19 +443,3 @@ void pace_change(struct pace *pace)
 {
 	__atomic_fetch_add(&pace->device->change, 1, __ATOMIC_RELEASE);
 }
-
-void pace_clear_slot(struct pace *pace)
-{
-	uint64_t bit = UINT64_C(1) << pace->slot % 64;
-	struct pace_slot *slot = own(pace);
-
-	__atomic_fetch_and(&pace->device->active[pace->slot / 64], ~bit, __ATOMIC_RELEASE);
-	__atomic_store_n(&slot->unmeasured_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->unfinished_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->busy_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->held_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->second_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->second_busy_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->second_share_ns, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&slot->overlap, 0, __ATOMIC_RELAXED);
-}

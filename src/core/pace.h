@@ -89,9 +89,3 @@ void pace_held(struct pace *pace, int64_t ns);
 
 /* The terms changed, or somebody wants the sleepers to look: moves the futex; the caller wakes it. */
 void pace_change(struct pace *pace);
-
-/*
- * Whoever takes or reaps a slot, with its byte held: the dead process's predictions are dropped, what
- * it used stays debited.
- */
-void pace_clear_slot(struct pace *pace);

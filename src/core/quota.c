@@ -388,6 +388,11 @@ void quota_settle(struct dev dev)
 		settle(dev, now_ns);
 }
 
+unsigned quota_slot(void)
+{
+	return state.s.slot;
+}
+
 void quota_leave(void)
 {
 	/*

@@ -60,6 +60,9 @@ struct quota_data quota_data(struct dev dev);
  */
 void quota_settle(struct dev dev);
 
+/* This process's slot in the region. */
+unsigned quota_slot(void);
+
 /* The process is about to end: the monitors see the slot free, and nothing of it from now on. */
 void quota_leave(void);
 

@@ -1,4 +1,8 @@
-/* Every copy passes the gate, and what else reads or writes device memory by its address. */
+/*
+ * Every copy passes the gate, and what else reads or writes device memory by its address. Copies within a
+ * device take its time; those to the host are done by other engines, and who waits for one learns that
+ * the stream is done.
+ */
 #include "hook/gated.h"
 
 /* Of any two, by array and between contexts. */
@@ -12,24 +16,25 @@ GATED(cuMemcpyAtoA_v2_ptds, CUarray, size_t, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoD, CUdeviceptr_v1, CUarray, unsigned int, unsigned int)
 GATED(cuMemcpyAtoD_v2, CUdeviceptr, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoD_v2_ptds, CUdeviceptr, CUarray, size_t, size_t)
-GATED(cuMemcpyAtoH, void *, CUarray, unsigned int, unsigned int)
-GATED(cuMemcpyAtoH_v2, void *, CUarray, size_t, size_t)
-GATED(cuMemcpyAtoH_v2_ptds, void *, CUarray, size_t, size_t)
+GATED_WAIT(cuMemcpyAtoH, false, void *, CUarray, unsigned int, unsigned int)
+GATED_WAIT(cuMemcpyAtoH_v2, false, void *, CUarray, size_t, size_t)
+GATED_WAIT(cuMemcpyAtoH_v2_ptds, true, void *, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoHAsync, void *, CUarray, unsigned int, unsigned int, CUstream)
 GATED(cuMemcpyAtoHAsync_v2, void *, CUarray, size_t, size_t, CUstream)
 GATED(cuMemcpyAtoHAsync_v2_ptsz, void *, CUarray, size_t, size_t, CUstream)
 GATED(cuMemcpyDtoA, CUarray, unsigned int, CUdeviceptr_v1, unsigned int)
 GATED(cuMemcpyDtoA_v2, CUarray, size_t, CUdeviceptr, size_t)
 GATED(cuMemcpyDtoA_v2_ptds, CUarray, size_t, CUdeviceptr, size_t)
-GATED(cuMemcpyDtoD, CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
-GATED(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, size_t)
-GATED(cuMemcpyDtoD_v2_ptds, CUdeviceptr, CUdeviceptr, size_t)
-GATED(cuMemcpyDtoDAsync, CUdeviceptr_v1, CUdeviceptr_v1, unsigned int, CUstream)
-GATED(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)
-GATED(cuMemcpyDtoDAsync_v2_ptsz, CUdeviceptr, CUdeviceptr, size_t, CUstream)
-GATED(cuMemcpyDtoH, void *, CUdeviceptr_v1, unsigned int)
-GATED(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t)
-GATED(cuMemcpyDtoH_v2_ptds, void *, CUdeviceptr, size_t)
+WORK(cuMemcpyDtoD, work_bytes(NULL, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
+WORK(cuMemcpyDtoD_v2, work_bytes(NULL, false, c), CUdeviceptr, CUdeviceptr, size_t)
+WORK(cuMemcpyDtoD_v2_ptds, work_bytes(NULL, true, c), CUdeviceptr, CUdeviceptr, size_t)
+WORK(cuMemcpyDtoDAsync, work_bytes(d, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int,
+     CUstream)
+WORK(cuMemcpyDtoDAsync_v2, work_bytes(d, false, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
+WORK(cuMemcpyDtoDAsync_v2_ptsz, work_bytes(d, true, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
+GATED_WAIT(cuMemcpyDtoH, false, void *, CUdeviceptr_v1, unsigned int)
+GATED_WAIT(cuMemcpyDtoH_v2, false, void *, CUdeviceptr, size_t)
+GATED_WAIT(cuMemcpyDtoH_v2_ptds, true, void *, CUdeviceptr, size_t)
 GATED(cuMemcpyDtoHAsync, void *, CUdeviceptr_v1, unsigned int, CUstream)
 GATED(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, size_t, CUstream)
 GATED(cuMemcpyDtoHAsync_v2_ptsz, void *, CUdeviceptr, size_t, CUstream)

@@ -4,6 +4,7 @@
 #include "drv/gpu_cuda.h"
 #include "hook/gated.h"
 #include "hook/making.h"
+#include "hook/metering.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -148,6 +149,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 
 	if (!init_is_member())
 		return call(ctx);
+	metering_end_context(ctx);
 	mark = track_mark();
 	charge_begin();
 	context = context_take(ctx, context_mark());
@@ -260,6 +262,8 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	contexts = context_mark();
 	ctx = atomic_load(&state.s.primary[dev.v]);
 	primaries = making_primaries(dev);
+	/* If it is not its end, what is launched next begins as in a new one. */
+	metering_end_context((CUcontext)(uintptr_t)ctx);
 	charge_begin();
 	res = call(ord);
 	if (res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&

@@ -1,33 +1,60 @@
-/* Every fill passes the gate. */
+/* Every fill passes the gate, and takes its time of the device. */
 #include "hook/gated.h"
 
-GATED(cuMemsetD16, CUdeviceptr_v1, unsigned short, unsigned int)
-GATED(cuMemsetD16_v2, CUdeviceptr, unsigned short, size_t)
-GATED(cuMemsetD16_v2_ptds, CUdeviceptr, unsigned short, size_t)
-GATED(cuMemsetD16Async, CUdeviceptr, unsigned short, size_t, CUstream)
-GATED(cuMemsetD16Async_ptsz, CUdeviceptr, unsigned short, size_t, CUstream)
-GATED(cuMemsetD2D16, CUdeviceptr_v1, unsigned int, unsigned short, unsigned int, unsigned int)
-GATED(cuMemsetD2D16_v2, CUdeviceptr, size_t, unsigned short, size_t, size_t)
-GATED(cuMemsetD2D16_v2_ptds, CUdeviceptr, size_t, unsigned short, size_t, size_t)
-GATED(cuMemsetD2D16Async, CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream)
-GATED(cuMemsetD2D16Async_ptsz, CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream)
-GATED(cuMemsetD2D32, CUdeviceptr_v1, unsigned int, unsigned int, unsigned int, unsigned int)
-GATED(cuMemsetD2D32_v2, CUdeviceptr, size_t, unsigned int, size_t, size_t)
-GATED(cuMemsetD2D32_v2_ptds, CUdeviceptr, size_t, unsigned int, size_t, size_t)
-GATED(cuMemsetD2D32Async, CUdeviceptr, size_t, unsigned int, size_t, size_t, CUstream)
-GATED(cuMemsetD2D32Async_ptsz, CUdeviceptr, size_t, unsigned int, size_t, size_t, CUstream)
-GATED(cuMemsetD2D8, CUdeviceptr_v1, unsigned int, unsigned char, unsigned int, unsigned int)
-GATED(cuMemsetD2D8_v2, CUdeviceptr, size_t, unsigned char, size_t, size_t)
-GATED(cuMemsetD2D8_v2_ptds, CUdeviceptr, size_t, unsigned char, size_t, size_t)
-GATED(cuMemsetD2D8Async, CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream)
-GATED(cuMemsetD2D8Async_ptsz, CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream)
-GATED(cuMemsetD32, CUdeviceptr_v1, unsigned int, unsigned int)
-GATED(cuMemsetD32_v2, CUdeviceptr, unsigned int, size_t)
-GATED(cuMemsetD32_v2_ptds, CUdeviceptr, unsigned int, size_t)
-GATED(cuMemsetD32Async, CUdeviceptr, unsigned int, size_t, CUstream)
-GATED(cuMemsetD32Async_ptsz, CUdeviceptr, unsigned int, size_t, CUstream)
-GATED(cuMemsetD8, CUdeviceptr_v1, unsigned char, unsigned int)
-GATED(cuMemsetD8_v2, CUdeviceptr, unsigned char, size_t)
-GATED(cuMemsetD8_v2_ptds, CUdeviceptr, unsigned char, size_t)
-GATED(cuMemsetD8Async, CUdeviceptr, unsigned char, size_t, CUstream)
-GATED(cuMemsetD8Async_ptsz, CUdeviceptr, unsigned char, size_t, CUstream)
+WORK(cuMemsetD16, work_bytes(NULL, false, 2 * (uint64_t)c), CUdeviceptr_v1, unsigned short,
+     unsigned int)
+WORK(cuMemsetD16_v2, work_bytes(NULL, false, 2 * (uint64_t)c), CUdeviceptr, unsigned short, size_t)
+WORK(cuMemsetD16_v2_ptds, work_bytes(NULL, true, 2 * (uint64_t)c), CUdeviceptr, unsigned short,
+     size_t)
+WORK(cuMemsetD16Async, work_bytes(d, false, 2 * (uint64_t)c), CUdeviceptr, unsigned short, size_t,
+     CUstream)
+WORK(cuMemsetD16Async_ptsz, work_bytes(d, true, 2 * (uint64_t)c), CUdeviceptr, unsigned short,
+     size_t, CUstream)
+WORK(cuMemsetD2D16, work_bytes(NULL, false, 2 * (uint64_t)d * e), CUdeviceptr_v1, unsigned int,
+     unsigned short, unsigned int, unsigned int)
+WORK(cuMemsetD2D16_v2, work_bytes(NULL, false, 2 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned short, size_t, size_t)
+WORK(cuMemsetD2D16_v2_ptds, work_bytes(NULL, true, 2 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned short, size_t, size_t)
+WORK(cuMemsetD2D16Async, work_bytes(f, false, 2 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned short, size_t, size_t, CUstream)
+WORK(cuMemsetD2D16Async_ptsz, work_bytes(f, true, 2 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned short, size_t, size_t, CUstream)
+WORK(cuMemsetD2D32, work_bytes(NULL, false, 4 * (uint64_t)d * e), CUdeviceptr_v1, unsigned int,
+     unsigned int, unsigned int, unsigned int)
+WORK(cuMemsetD2D32_v2, work_bytes(NULL, false, 4 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned int, size_t, size_t)
+WORK(cuMemsetD2D32_v2_ptds, work_bytes(NULL, true, 4 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned int, size_t, size_t)
+WORK(cuMemsetD2D32Async, work_bytes(f, false, 4 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned int, size_t, size_t, CUstream)
+WORK(cuMemsetD2D32Async_ptsz, work_bytes(f, true, 4 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned int, size_t, size_t, CUstream)
+WORK(cuMemsetD2D8, work_bytes(NULL, false, 1 * (uint64_t)d * e), CUdeviceptr_v1, unsigned int,
+     unsigned char, unsigned int, unsigned int)
+WORK(cuMemsetD2D8_v2, work_bytes(NULL, false, 1 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned char, size_t, size_t)
+WORK(cuMemsetD2D8_v2_ptds, work_bytes(NULL, true, 1 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned char, size_t, size_t)
+WORK(cuMemsetD2D8Async, work_bytes(f, false, 1 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned char, size_t, size_t, CUstream)
+WORK(cuMemsetD2D8Async_ptsz, work_bytes(f, true, 1 * (uint64_t)d * e), CUdeviceptr, size_t,
+     unsigned char, size_t, size_t, CUstream)
+WORK(cuMemsetD32, work_bytes(NULL, false, 4 * (uint64_t)c), CUdeviceptr_v1, unsigned int,
+     unsigned int)
+WORK(cuMemsetD32_v2, work_bytes(NULL, false, 4 * (uint64_t)c), CUdeviceptr, unsigned int, size_t)
+WORK(cuMemsetD32_v2_ptds, work_bytes(NULL, true, 4 * (uint64_t)c), CUdeviceptr, unsigned int,
+     size_t)
+WORK(cuMemsetD32Async, work_bytes(d, false, 4 * (uint64_t)c), CUdeviceptr, unsigned int, size_t,
+     CUstream)
+WORK(cuMemsetD32Async_ptsz, work_bytes(d, true, 4 * (uint64_t)c), CUdeviceptr, unsigned int, size_t,
+     CUstream)
+WORK(cuMemsetD8, work_bytes(NULL, false, 1 * (uint64_t)c), CUdeviceptr_v1, unsigned char,
+     unsigned int)
+WORK(cuMemsetD8_v2, work_bytes(NULL, false, 1 * (uint64_t)c), CUdeviceptr, unsigned char, size_t)
+WORK(cuMemsetD8_v2_ptds, work_bytes(NULL, true, 1 * (uint64_t)c), CUdeviceptr, unsigned char,
+     size_t)
+WORK(cuMemsetD8Async, work_bytes(d, false, 1 * (uint64_t)c), CUdeviceptr, unsigned char, size_t,
+     CUstream)
+WORK(cuMemsetD8Async_ptsz, work_bytes(d, true, 1 * (uint64_t)c), CUdeviceptr, unsigned char, size_t,
+     CUstream)

@@ -348,13 +348,38 @@ static void settle(CUgraphExec exec, const void *stream,
 
 typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
 
+/* The call itself; an upload gives the GPU no work that counts. */
+struct pass {
+	launch_fn *call;
+	bool is_per_thread, is_upload;
+};
+
+static CUresult pass(const struct pass *pass, CUgraphExec exec, CUstream stream)
+{
+	uint32_t was_in;
+	struct work w;
+	CUresult res;
+
+	if (!pass->is_upload && metering_is_on()) {
+		work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
+		was_in = gate_enter();
+		res = pass->call(exec, stream);
+		gate_leave(was_in);
+		work_end(&w, res);
+		return res;
+	}
+	was_in = gate_enter();
+	res = pass->call(exec, stream);
+	gate_leave(was_in);
+	return res;
+}
+
 /* One whose memory is to be reserved or settled. */
-static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream stream,
+static CUresult launch_with_memory(const struct pass *how, CUgraphExec exec, CUstream stream,
 				   const void *name)
 {
 	uint64_t memory_bytes[RATION_DEVICES] = { 0 }, lack_bytes[RATION_DEVICES] = { 0 };
 	struct dev dev = { 0 };
-	uint32_t was_in;
 	CUresult res;
 	int rc;
 
@@ -366,9 +391,7 @@ static CUresult launch_with_memory(launch_fn *call, CUgraphExec exec, CUstream s
 	rc = reserve(lack_bytes, &dev);
 	if (rc < 0)
 		return enter_refused(rc, dev, lack_bytes[dev.v]);
-	was_in = gate_enter();
-	res = call(exec, stream);
-	gate_leave(was_in);
+	res = pass(how, exec, stream);
 	if (res == CUDA_SUCCESS)
 		settle(exec, name, memory_bytes, lack_bytes);
 	else
@@ -386,39 +409,22 @@ static const void *name_of(CUstream stream, bool is_per_thread)
 	return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-static CUresult launch(launch_fn *call, CUgraphExec exec, CUstream stream, bool is_per_thread)
+static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)
 {
-	uint32_t was_in;
-	CUresult res;
-
 	if (__builtin_expect(graph_any(), 0))
-		return launch_with_memory(call, exec, stream, name_of(stream, is_per_thread));
-	was_in = gate_enter();
-	res = call(exec, stream);
-	gate_leave(was_in);
-	return res;
+		return launch_with_memory(&how, exec, stream, name_of(stream, how.is_per_thread));
+	return pass(&how, exec, stream);
 }
 
-CUresult hook_cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-	return ENTER_HAS(cuGraphLaunch) ? launch(real.cuGraphLaunch, exec, stream, false) :
-					  enter_missing();
-}
+#define LAUNCH(sym, is_per_thread, is_upload)                                                     \
+	CUresult hook_##sym(CUgraphExec exec, CUstream stream)                                    \
+	{                                                                                         \
+		if (!ENTER_HAS(sym))                                                              \
+			return enter_missing();                                                   \
+		return launch((struct pass){ real.sym, is_per_thread, is_upload }, exec, stream); \
+	}
 
-CUresult hook_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
-{
-	return ENTER_HAS(cuGraphLaunch_ptsz) ? launch(real.cuGraphLaunch_ptsz, exec, stream, true) :
-					       enter_missing();
-}
-
-CUresult hook_cuGraphUpload(CUgraphExec exec, CUstream stream)
-{
-	return ENTER_HAS(cuGraphUpload) ? launch(real.cuGraphUpload, exec, stream, false) :
-					  enter_missing();
-}
-
-CUresult hook_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
-{
-	return ENTER_HAS(cuGraphUpload_ptsz) ? launch(real.cuGraphUpload_ptsz, exec, stream, true) :
-					       enter_missing();
-}
+LAUNCH(cuGraphLaunch, false, false)
+LAUNCH(cuGraphLaunch_ptsz, true, false)
+LAUNCH(cuGraphUpload, false, true)
+LAUNCH(cuGraphUpload_ptsz, true, true)

@@ -1,19 +1,29 @@
-/* Every launch passes the gate. */
+/* Every launch passes the gate, and is held and measured where GPU time is limited. */
 #include "hook/gated.h"
 
-/* Sizes of grid and block, bytes of shared memory. */
+/* Sizes of grid and block, bytes of shared memory: parameters b to h. */
 #define SHAPE                                                                               \
 	unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, \
 		unsigned int
+#define BLOCKS ((uint64_t)b * c * d)
 
-WORK(cuLaunchKernel, ((struct work_call){ .stream = i, .kind = (uint64_t)(uintptr_t)a }),
-     CUfunction, SHAPE, CUstream, void **, void **)
-GATED(cuLaunchKernel_ptsz, CUfunction, SHAPE, CUstream, void **, void **)
-GATED(cuLaunchKernelEx, const CUlaunchConfig *, CUfunction, void **, void **)
-GATED(cuLaunchKernelEx_ptsz, const CUlaunchConfig *, CUfunction, void **, void **)
-GATED(cuLaunchCooperativeKernel, CUfunction, SHAPE, CUstream, void **)
-GATED(cuLaunchCooperativeKernel_ptsz, CUfunction, SHAPE, CUstream, void **)
-GATED(cuLaunchCooperativeKernelMultiDevice, CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int)
-GATED(cuLaunch, CUfunction)
-GATED(cuLaunchGrid, CUfunction, int, int)
-GATED(cuLaunchGridAsync, CUfunction, int, int, CUstream)
+WORK(cuLaunchKernel, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+     void **)
+WORK(cuLaunchKernel_ptsz, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+     void **)
+WORK(cuLaunchKernelEx, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
+     void **)
+WORK(cuLaunchKernelEx_ptsz, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
+     void **)
+WORK(cuLaunchCooperativeKernel, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
+     void **)
+WORK(cuLaunchCooperativeKernel_ptsz, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream,
+     void **)
+/* Of the calling thread's device: the driver wants one of each, from one thread. */
+WORK(cuLaunchCooperativeKernelMultiDevice, work_launches(a, b), CUDA_LAUNCH_PARAMS *, unsigned int,
+     unsigned int)
+WORK(cuLaunch, work_kernel(NULL, false, a, 1), CUfunction)
+WORK(cuLaunchGrid, work_kernel(NULL, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction, int,
+     int)
+WORK(cuLaunchGridAsync, work_kernel(d, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
+     int, int, CUstream)

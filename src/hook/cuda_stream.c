@@ -5,24 +5,78 @@
 GATED(cuGreenCtxStreamCreate, CUstream *, CUgreenCtx, unsigned int, int)
 GATED(cuStreamCreate, CUstream *, unsigned int)
 GATED(cuStreamCreateWithPriority, CUstream *, unsigned int, int)
-GATED(cuStreamDestroy, CUstream)
-GATED(cuStreamDestroy_v2, CUstream)
+/* Its work goes on, but nobody can ask for it any more. */
+#define DESTROY(sym)                                 \
+	CUresult hook_##sym(CUstream stream)         \
+	{                                            \
+		uint32_t was_in;                     \
+		CUresult res;                        \
+                                                     \
+		if (!ENTER_HAS(sym))                 \
+			return enter_missing();      \
+		if (metering_is_on())                \
+			metering_end_stream(stream); \
+		was_in = gate_enter();               \
+		res = real.sym(stream);              \
+		gate_leave(was_in);                  \
+		return res;                          \
+	}
 
-/* Captures begin. */
-GATED(cuStreamBeginCapture, CUstream)
-GATED(cuStreamBeginCapture_ptsz, CUstream)
-GATED(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)
-GATED(cuStreamBeginCapture_v2_ptsz, CUstream, CUstreamCaptureMode)
-GATED(cuStreamBeginCaptureToGraph, CUstream, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
-      size_t, CUstreamCaptureMode)
-GATED(cuStreamBeginCaptureToGraph_ptsz, CUstream, CUgraph, const CUgraphNode *,
-      const CUgraphEdgeData *, size_t, CUstreamCaptureMode)
-GATED(cuStreamBeginRecaptureToGraph, CUstream, CUstreamCaptureMode, CUgraph,
-      CUgraphRecaptureCallback, void *)
-GATED(cuStreamBeginRecaptureToGraph_ptsz, CUstream, CUstreamCaptureMode, CUgraph,
-      CUgraphRecaptureCallback, void *)
-GATED(cuStreamBeginCaptureToCig, CUstream, CUstreamCigCaptureParams *)
-GATED(cuStreamBeginCaptureToCig_ptsz, CUstream, CUstreamCigCaptureParams *)
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)
+
+/*
+ * Captures begin, and are counted before they do: while there may be one, each stream is asked before
+ * something of ours goes into it.
+ */
+#define CAPTURE(sym, ...)                                        \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))           \
+	{                                                        \
+		uint32_t was_in;                                 \
+		CUresult res;                                    \
+                                                                 \
+		if (!ENTER_HAS(sym))                             \
+			return enter_missing();                  \
+		was_in = gate_enter();                           \
+		atomic_fetch_add(&metering_captures, 1);         \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));         \
+		if (res != CUDA_SUCCESS)                         \
+			atomic_fetch_sub(&metering_captures, 1); \
+		gate_leave(was_in);                              \
+		return res;                                      \
+	}
+
+CAPTURE(cuStreamBeginCapture, CUstream)
+CAPTURE(cuStreamBeginCapture_ptsz, CUstream)
+CAPTURE(cuStreamBeginCapture_v2, CUstream, CUstreamCaptureMode)
+CAPTURE(cuStreamBeginCapture_v2_ptsz, CUstream, CUstreamCaptureMode)
+CAPTURE(cuStreamBeginCaptureToGraph, CUstream, CUgraph, const CUgraphNode *,
+	const CUgraphEdgeData *, size_t, CUstreamCaptureMode)
+CAPTURE(cuStreamBeginCaptureToGraph_ptsz, CUstream, CUgraph, const CUgraphNode *,
+	const CUgraphEdgeData *, size_t, CUstreamCaptureMode)
+CAPTURE(cuStreamBeginRecaptureToGraph, CUstream, CUstreamCaptureMode, CUgraph,
+	CUgraphRecaptureCallback, void *)
+CAPTURE(cuStreamBeginRecaptureToGraph_ptsz, CUstream, CUstreamCaptureMode, CUgraph,
+	CUgraphRecaptureCallback, void *)
+CAPTURE(cuStreamBeginCaptureToCig, CUstream, CUstreamCigCaptureParams *)
+CAPTURE(cuStreamBeginCaptureToCig_ptsz, CUstream, CUstreamCigCaptureParams *)
+
+/* One that was invalidated ends with an error. */
+#define END(sym, ...)                                                                    \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                   \
+	{                                                                                \
+		CUresult res;                                                            \
+                                                                                         \
+		if (!ENTER_HAS(sym))                                                     \
+			return enter_missing();                                          \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                 \
+		if (res == CUDA_SUCCESS || res == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) \
+			metering_end_capture();                                          \
+		return res;                                                              \
+	}
+
+END(cuStreamEndCapture, CUstream, CUgraph *)
+END(cuStreamEndCapture_ptsz, CUstream, CUgraph *)
 
 /* Waits on and writes to memory. */
 GATED(cuStreamBatchMemOp, CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int)

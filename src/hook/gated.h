@@ -7,8 +7,10 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "core/gate.h"
 #include "hook/enter.h"
+#include "hook/metering.h"
 #include "hook/work.h"
 
 #define GATED(sym, ...)                                  \
@@ -55,6 +57,24 @@
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
 		gate_leave_try(was_in);                                                       \
 		return res;                                                                   \
+	}
+
+/* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
+#define GATED_WAIT(sym, is_per_thread, ...)                                \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \
+	{                                                                  \
+		int64_t begin_ns = metering_is_on() ? clock_now_ns() : 0;  \
+		uint32_t was_in;                                           \
+		CUresult res;                                              \
+                                                                           \
+		if (!ENTER_HAS(sym))                                       \
+			return enter_missing();                            \
+		was_in = gate_enter();                                     \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                   \
+		gate_leave(was_in);                                        \
+		if (begin_ns && res == CUDA_SUCCESS)                       \
+			work_waited(NULL, is_per_thread, false, begin_ns); \
+		return res;                                                \
 	}
 
 /* Marks a variable that has what gate_enter() said: the gate is left where its scope ends. */

@@ -9,6 +9,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "hook/metering.h"
 #include "shm/spec.h"
 
 #include <errno.h>
@@ -209,6 +210,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	charge_init(&gpu_cuda_ops);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
+	metering_init();
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

@@ -1,10 +1,412 @@
 #include "hook/work.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/sys.h"
+#include "core/gate.h"
+#include "core/quota.h"
+#include "drv/gpu_cuda.h"
+#include "drv/gpu_event.h"
+#include "drv/real.h"
+#include "drv/relaxed.h"
+#include "hook/enter.h"
+#include "hook/metering.h"
+#include "hook/stream_key.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PLACES = 8, TAILS = 16 };
+/* A hold that somebody asked for is looked at again after this. */
+#define POLL_NS (100 * NSEC_PER_MSEC)
+
+/* Where a stream's work goes. */
+struct place {
+	CUstream stream;
+	bool is_own;   /* a default stream: the thread's own */
+	CUcontext ctx; /* of a default stream; else NULL */
+	uint64_t ends; /* metering_ends when it was looked for: another value makes it void */
+	struct dev dev;
+	struct meter *meter; /* NULL: time there is not limited */
+	struct meter_thread *thread;
+	uint64_t context, key;
+};
+
+/* A thread's part. The thread's alone; `next` and `tid` are constant once it is in the list. */
+struct work_thread {
+	struct work_thread *next;
+	uint32_t tid;
+	uint64_t life;   /* of the process that it belongs to */
+	uint64_t number; /* from 1 on */
+	struct place places[PLACES];
+	struct meter_thread *meters[RATION_DEVICES];
+};
+
+struct work_state {
+	uint64_t life;           /* not 0 once there is a thread; another in each fork child */
+	pthread_mutex_t mutex;   /* zero is an unlocked mutex */
+	struct work_thread *all; /* mutex */
+	uint64_t numbers;        /* mutex: given out so far */
+};
+PROCESS_STATE(work_state, state);
+
+static struct {
+	_Atomic uint64_t lives; /* of this program and its fork children */
+} program;
+
+static __thread struct work_thread *own __attribute__((tls_model("initial-exec")));
+
+static struct work_thread *new_thread(void)
+{
+	struct work_thread *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	process_wipe_on_fork(&state, sizeof(state));
+	t->tid = (uint32_t)sys_gettid();
+	pthread_mutex_lock(&state.s.mutex);
+	if (!state.s.life)
+		__atomic_store_n(&state.s.life, atomic_fetch_add(&program.lives, 1) + 1,
+				 __ATOMIC_RELAXED);
+	t->life = state.s.life;
+	t->number = ++state.s.numbers;
+	t->next = state.s.all;
+	state.s.all = t;
+	pthread_mutex_unlock(&state.s.mutex);
+	return t;
+}
+
+/* The calling thread's part; a fork child's is not its parent's. NULL without memory. */
+static struct work_thread *own_thread(void)
+{
+	if (__builtin_expect(!own || own->life != __atomic_load_n(&state.s.life, __ATOMIC_RELAXED),
+			     0))
+		own = new_thread();
+	return own;
+}
+
+static bool is_gone(uint32_t tid)
+{
+	return syscall(SYS_tgkill, getpid(), tid, 0) < 0 && errno == ESRCH;
+}
+
+/* A thread that ended: nobody has its part any more. */
+static void end_thread(struct work_thread *t)
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = t->meters[d] ? metering_of((struct dev){ d }) : NULL;
+
+		if (meter)
+			meter_thread_end(meter, t->meters[d]);
+		free(t->meters[d]);
+	}
+	free(t);
+}
+
+void work_end_threads(void)
+{
+	struct work_thread **at, *gone = NULL, *t;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (at = &state.s.all; (t = *at);) {
+		if (!is_gone(t->tid)) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		t->next = gone;
+		gone = t;
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	while ((t = gone)) {
+		gone = t->next;
+		end_thread(t);
+	}
+}
+
+/*
+ * The calling thread's context, and its device: what is launched into a stream of another one the driver
+ * refuses, but for a green context's of the same device. False where there is none.
+ */
+static bool find_context(CUcontext *out_ctx, struct dev *out_dev)
+{
+	struct cuda_ord ord;
+	const void *ctx;
+
+	if (!gpu_cuda_current(&ord, &ctx) || !device_by_ordinal(ord, out_dev))
+		return false;
+	*out_ctx = (CUcontext)(uintptr_t)ctx;
+	return true;
+}
+
+static struct meter_thread *meter_thread_of(struct work_thread *t, struct dev dev)
+{
+	struct meter_thread *m = t->meters[dev.v];
+
+	if (m)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (m)
+		m->id = t->number;
+	/* Release: work_call_attention() looks at it. */
+	__atomic_store_n(&t->meters[dev.v], m, __ATOMIC_RELEASE);
+	return m;
+}
+
+static void find_place(struct work_thread *t, struct place *p, CUstream stream, bool is_own,
+		       CUcontext current, uint64_t ends)
+{
+	CUcontext ctx;
+
+	*p = (struct place){ .stream = stream, .is_own = is_own, .ctx = current, .ends = ends };
+	if (!find_context(&ctx, &p->dev))
+		return;
+	p->meter = metering_of(p->dev);
+	p->thread = p->meter ? meter_thread_of(t, p->dev) : NULL;
+	p->context = p->thread ? gpu_event_context(ctx) : 0;
+	if (!p->context) {
+		p->meter = NULL;
+		return;
+	}
+	p->key = stream_key_is_default(stream) ?
+			 stream_key_default(p->context, is_own ? t->number : 0) :
+			 stream_key_of(stream);
+	metering_add_context(p->context);
+}
+
+/* The place of the calling thread's work in this stream; looked for again when something ended. */
+static struct place *place_of(struct work_thread *t, CUstream stream, bool is_per_thread)
+{
+	bool is_default = stream_key_is_default(stream);
+	bool is_own = is_default && stream_key_is_own(stream, is_per_thread);
+	struct place *p =
+		&t->places[((uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 9 ^ (uintptr_t)is_own) %
+			   PLACES];
+	uint64_t ends = atomic_load_explicit(&metering_ends, memory_order_acquire);
+	CUcontext current = NULL;
+
+	if (is_default && (!real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS))
+		current = NULL;
+	if (__builtin_expect(p->stream == stream && p->is_own == is_own && p->ctx == current &&
+				     p->ends == ends && p->meter,
+			     1))
+		return p;
+	find_place(t, p, stream, is_own, current, ends);
+	return p;
+}
+
+/* What is captured is work of the graph, not of now; and no event of ours may go there. */
+static bool is_captured(CUstream stream, bool is_per_thread)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUstream asked = stream;
+
+	if (!atomic_load_explicit(&metering_captures, memory_order_relaxed))
+		return false;
+	if (!asked)
+		asked = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+	return !real.cuStreamIsCapturing ||
+	       real.cuStreamIsCapturing(asked, &status) != CUDA_SUCCESS ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* What this thread launched and no marker covers gets one before the thread is held. */
+static void mark_own(struct work *w, int64_t now_ns)
+{
+	struct lane *lanes[TAILS];
+	unsigned n;
+
+	if (atomic_load(&metering_captures))
+		return;
+	n = marker_tails(w->meter, w->thread, now_ns, lanes, TAILS);
+	for (unsigned i = 0; i < n; i++) {
+		CUstream stream = stream_key_handle(
+			__atomic_load_n(&lanes[i]->key, __ATOMIC_ACQUIRE));
+
+		if (stream || real.cuCtxRecordEvent)
+			metering_mark(w->meter, lanes[i], METER_TAIL, stream,
+				      meter_context_of(w->meter, lanes[i]), NULL, true, true);
+	}
+}
+
+/* Sleeps until then, or until the limits are not those of `change` any more. */
+static void sleep_until(const struct pace *pace, uint32_t change, int64_t until_ns)
+{
+	int64_t wait_ns = until_ns - clock_now_ns();
+	int held = sys_cancel_hold();
+
+	if (wait_ns > 0)
+		sys_futex_wait_shared(&pace->device->change, change,
+				      wait_ns < POLL_NS ? wait_ns : POLL_NS, UINT32_MAX);
+	sys_cancel_release(held);
+}
+
+static void admit(struct work *w, struct dev dev)
+{
+	int saved = errno;
+
+	for (;;) {
+		uint32_t change = __atomic_load_n(&w->meter->pace.device->change, __ATOMIC_ACQUIRE);
+		int64_t now_ns = clock_now_ns(), until_ns = now_ns;
+		struct pace_terms terms = metering_terms(dev, now_ns);
+
+		if (meter_admit(w->meter, w->thread, w->lane, w->entry, &terms, now_ns,
+				&until_ns) == PACE_GO)
+			break;
+		mark_own(w, now_ns);
+		metering_read(w->meter);
+		sleep_until(&w->meter->pace, change, until_ns);
+		metering_read(w->meter);
+	}
+	errno = saved;
+}
+
+/* Without a meter there is still the monitor's hold. */
+static void obey_monitor(void)
+{
+	int64_t now_ns;
+
+	while (init_is_member()) {
+		now_ns = clock_now_ns();
+		if (!metering_terms((struct dev){ 0 }, now_ns).is_blocked)
+			return;
+		clock_sleep_ns(POLL_NS / 10);
+	}
+}
+
+/* A marker at one end of a launch. */
+static void mark(struct work *w, enum meter_kind kind, struct means_entry *entry)
+{
+	bool is_whole = !atomic_load(&metering_captures) && real.cuCtxRecordEvent &&
+			meter_is_single(w->meter, w->lane);
+
+	metering_mark(w->meter, w->lane, kind, w->call.stream, w->context, entry, true, is_whole);
+}
+
 void work_begin(struct work *w, struct work_call call)
 {
-	w->call = call;
+	struct work_thread *t;
+	struct place *p;
+
+	*w = (struct work){ .call = call };
+	if (!init_is_member())
+		return;
+	if (!metering_is_on()) {
+		metering_launched_first();
+		return;
+	}
+	t = own_thread();
+	p = t ? place_of(t, call.stream, call.is_per_thread) : NULL;
+	if (!p || !p->meter || is_captured(call.stream, call.is_per_thread)) {
+		if (!p || !p->meter)
+			obey_monitor();
+		return;
+	}
+	w->meter = p->meter;
+	w->thread = p->thread;
+	w->context = p->context;
+	w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
+	w->entry = means_find(&w->meter->means, call.kind);
+	if (!meter_admit_fast(w->thread, w->entry))
+		admit(w, p->dev);
+	if (w->lane && w->lane->wants_pair)
+		mark(w, METER_BEFORE, NULL);
 }
+
 void work_end(struct work *w, CUresult res)
 {
-	(void)w;
-	(void)res;
+	if (!w->meter)
+		return;
+	if (res != CUDA_SUCCESS)
+		meter_cancel(w->meter, w->thread);
+	else if (!w->lane)
+		meter_unmeasured(w->meter, w->thread, clock_now_ns());
+	else if (meter_launched(w->meter, w->thread, w->lane, clock_now_ns()))
+		mark(w, METER_AFTER, w->entry);
+}
+
+void work_call_attention(void)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	for (struct work_thread *t = state.s.all; t; t = t->next)
+		for (int d = 0; d < RATION_DEVICES; d++) {
+			struct meter_thread *m = __atomic_load_n(&t->meters[d], __ATOMIC_ACQUIRE);
+
+			if (m)
+				__atomic_store_n(&m->attention, 1, __ATOMIC_RELAXED);
+		}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns)
+{
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
+
+	if (!p || !p->meter)
+		return;
+	metering_read(p->meter);
+	marker_waited(p->meter, is_context ? 0 : p->key, p->context, begin_ns, clock_now_ns());
+}
+
+/* Kinds of work: a hash of what tells one from another, never 0. */
+static uint64_t kind_of(uint64_t what, uint64_t bucket)
+{
+	uint64_t kind = (what ^ bucket << 56) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return kind ? kind : 1;
+}
+
+/* Sizes of half a power of two are alike. */
+static uint64_t bucket_of(uint64_t size)
+{
+	unsigned log2 = size ? 63 - (unsigned)__builtin_clzll(size) : 0;
+
+	return 2 * log2 + (log2 && size >> (log2 - 1) & 1);
+}
+
+struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction function,
+			     uint64_t blocks)
+{
+	return (struct work_call){ .stream = stream,
+				   .is_per_thread = is_per_thread,
+				   .kind = kind_of((uint64_t)(uintptr_t)function,
+						   bucket_of(blocks)) };
+}
+
+struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function)
+{
+	uint64_t blocks;
+
+	/* The driver refuses it. */
+	if (!config)
+		return work_kernel(NULL, is_per_thread, function, 0);
+	blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
+	return work_kernel(config->hStream, is_per_thread, function, blocks);
+}
+
+struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int count)
+{
+	uint64_t blocks;
+
+	if (!launches || count == 0)
+		return work_kernel(NULL, false, NULL, 0);
+	blocks = (uint64_t)launches->gridDimX * launches->gridDimY * launches->gridDimZ;
+	return work_kernel(launches->hStream, false, launches->function, blocks);
+}
+
+struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec)
+{
+	return work_kernel(stream, is_per_thread, (CUfunction)(uintptr_t)exec, 1);
+}
+
+struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes)
+{
+	return (struct work_call){ .stream = stream,
+				   .is_per_thread = is_per_thread,
+				   .kind = kind_of(1, bucket_of(bytes)) };
 }

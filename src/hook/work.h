@@ -1,14 +1,58 @@
+/*
+ * Work for the GPU on its way: held while the tenant has used its share of the device's time, and
+ * measured.
+ *
+ * A launch comes here only while the gate is watched (core/gate.h): there is a limit, or the node's
+ * monitor holds the tenant. work_begin() may sleep, outside the gate; between it and work_end() lies the
+ * driver call. core/meter.h is what measures, core/pace.h what decides.
+ */
 #pragma once
+
 #include "abi/cuda.h"
+
 #include <stdbool.h>
 #include <stdint.h>
+
+/* What a call gives to the GPU. */
 struct work_call {
 	CUstream stream;
-	uint64_t kind;
-	bool is_per_thread;
+	bool is_per_thread; /* a NULL stream is the calling thread's */
+	uint64_t kind;      /* what is launched, so that its time can be told in advance; not 0 */
 };
+
+/* One call under way; on its caller's stack. */
 struct work {
 	struct work_call call;
+	struct meter *meter; /* NULL: it is neither held nor measured */
+	struct meter_thread *thread;
+	struct lane *lane;
+	struct means_entry *entry;
+	uint64_t context;
 };
+
+/* A kernel of so many blocks; a graph; a fill or a copy within a device of so many bytes. */
+struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction function,
+			     uint64_t blocks);
+struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function);
+struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int count);
+struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec);
+struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes);
+
+/* Before the driver call: returns when the work may go. */
 void work_begin(struct work *w, struct work_call call);
+
+/* After it. */
 void work_end(struct work *w, CUresult res);
+
+/* Has every thread ask again before its next launch: the limits changed. */
+void work_call_attention(void);
+
+/* Frees what threads have left that ended. */
+void work_end_threads(void);
+
+/*
+ * The program waited in a call from begin_ns (CLOCK_MONOTONIC) until now, and the driver said that the
+ * stream, or with `is_context` all of the calling thread's context, is done. A query that said so at once
+ * began now.
+ */
+void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);

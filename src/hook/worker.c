@@ -7,6 +7,8 @@
 #include "core/charge.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "hook/metering.h"
+#include "hook/work.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -28,6 +30,7 @@ enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
 struct worker {
 	_Atomic unsigned state; /* enum worker_state; a futex */
 	_Atomic unsigned stop;  /* 1: the process ends; a futex */
+	uint32_t change;        /* of the limits, as seen last; the worker's */
 };
 PROCESS_STATE(worker, worker);
 
@@ -44,9 +47,37 @@ static void look(void)
 	}
 }
 
+/* Which bit wakes this process's worker. Those of other processes have others, mostly. */
+static unsigned own_bit(void)
+{
+	return 1u << quota_slot() % 31;
+}
+
+/* One round of the meters, and sleep: until the limits change, it is time for the next, or look_ns. */
+static void rest(int64_t look_ns)
+{
+	const uint32_t *word = metering_word();
+	uint32_t change = word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : 0;
+	int64_t nap_ns, left_ns;
+
+	if (change != worker.s.change)
+		work_call_attention();
+	worker.s.change = change;
+	nap_ns = metering_tick();
+	left_ns = look_ns - clock_now_ns();
+	if (left_ns < nap_ns)
+		nap_ns = left_ns > 0 ? left_ns : 0;
+	if (word)
+		sys_futex_wait_shared(word, change, nap_ns, own_bit() | 1u << 31);
+	else
+		sys_futex_wait(&worker.s.stop, 0, nap_ns);
+}
+
 static void *run(void *arg)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	int64_t look_ns;
 
 	(void)arg;
 	prctl(PR_SET_NAME, "ration");
@@ -54,10 +85,14 @@ static void *run(void *arg)
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 	/* Who starts this has just looked. */
+	look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
 	while (!atomic_load(&worker.s.stop)) {
-		sys_futex_wait(&worker.s.stop, 0, charge_watch_every_ns(sample_nvml_rows()));
-		if (!atomic_load(&worker.s.stop))
-			look();
+		rest(look_ns);
+		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
+			continue;
+		look();
+		work_end_threads();
+		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
 	}
 	atomic_store(&worker.s.state, WORKER_GONE);
 	sys_futex_wake_all(&worker.s.state);
@@ -67,10 +102,15 @@ static void *run(void *arg)
 /* The driver must not be called any more when it is torn down; the worker gets a moment to see it. */
 static void stop(void)
 {
+	const uint32_t *word;
+
 	if (atomic_load(&worker.s.state) != WORKER_RUNS)
 		return;
 	atomic_store(&worker.s.stop, 1);
 	sys_futex_wake_all(&worker.s.stop);
+	word = metering_word();
+	if (word)
+		sys_futex_wake_shared(word, own_bit());
 	sys_futex_wait(&worker.s.state, WORKER_RUNS, STOP_WAIT_NS);
 }
 

@@ -99,6 +99,8 @@ static void clear_all(struct region *r, bool was_ours)
 		memset(&o->file_bytes, 0, hint - offsetof(struct ration_region, file_bytes));
 	o->device_count = 0;
 	memset(o->hint, 0, (was_ours ? sm_spec : sizeof(*o)) - hint);
+	if (was_ours)
+		memset(o->pace, 0, sizeof(o->pace));
 }
 
 static void init_hami(struct hami_region *h, const struct region_setup *setup, bool keep_monitors)

@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/lock.h"
+#include "shm/pace_slot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,7 @@ static void give_back(struct region *r, unsigned index)
 		account_settle(&h, r->own, index, d);
 		account_sub(&h, h.bytes);
 		__atomic_store_n(&r->own->slots[index].used_bytes[d], 0, __ATOMIC_RELAXED);
+		pace_slot_clear(&r->own->pace[d], index);
 	}
 }
 

@@ -1,6 +1,7 @@
 #include "tenant.h"
 
 #include "base/clock.h"
+#include "shm/pace_slot.h"
 
 #include "sparse.h"
 
@@ -419,7 +420,7 @@ static void reap(void *arg, uint64_t tag)
 	struct tenant_process *process = arg;
 
 	(void)tag;
-	pace_clear_slot(&process->meter->pace);
+	pace_slot_clear(process->meter->pace.device, process->meter->pace.slot);
 }
 
 void tenant_kill(struct tenant *tenant, int process, int64_t reap_ns)

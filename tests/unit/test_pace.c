@@ -1,6 +1,7 @@
 #include "core/pace.h"
 
 #include "base/clock.h"
+#include "shm/pace_slot.h"
 
 #include "check.h"
 
@@ -139,7 +140,7 @@ static void a_reaped_slot_has_nothing_in_flight(void **state)
 	pace_unfinished(&other, 20 * MSEC);
 	pace_debit(&other, 50, 20 * MSEC, NOW_NS);
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_INFLIGHT);
-	pace_clear_slot(&other);
+	pace_slot_clear(other.device, other.slot);
 	/* What it used stays debited. */
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_DEBT);
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 41 * MSEC), PACE_GO);
@@ -251,7 +252,7 @@ static void garbage_does_not_hang(void **state)
 			assert_in_range(answer.until_ns, now_ns + 1, now_ns + NSEC_PER_SEC);
 			now_ns = answer.until_ns;
 			/* Slots are cleared as processes take them. */
-			pace_clear_slot(&(struct pace){ &device, (unsigned)asks % PACE_SLOTS });
+			pace_slot_clear(&device, (unsigned)asks % PACE_SLOTS);
 		}
 		assert_int_equal(answer.reason, PACE_GO);
 	}

@@ -6,6 +6,7 @@
 #include "core/pace.h"
 
 #include "base/clock.h"
+#include "shm/pace_slot.h"
 
 #include "step.h"
 
@@ -42,7 +43,7 @@ static void check_left(long steps)
 	struct pace_answer answer;
 
 	memcpy(left, device, sizeof(*left));
-	pace_clear_slot(&dead);
+	pace_slot_clear(dead.device, dead.slot);
 	/* No more was taken than it used, and nothing was made. */
 	if (left->level_pct_ns > 2 * MSEC * 100 || left->level_pct_ns < -2 * MSEC * 100)
 		fail_msg("killed after %ld instructions: level %ld", steps,

@@ -1,0 +1,99 @@
+/*
+ * Waits of the program's: where they return, work has ended, and that costs the meters nothing. While no
+ * launch is measured the calls are handed on.
+ */
+#include "hook/gated.h"
+
+/* Event queries in a polling loop read the markers once in so long. */
+#define POLL_NS (50 * NSEC_PER_USEC)
+
+/* A wait for a stream; with is_context, for all of the calling thread's context. */
+#define WAIT(sym, stream, is_per_thread, is_context, ...)                         \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                            \
+	{                                                                         \
+		int64_t begin_ns;                                                 \
+		CUresult res;                                                     \
+                                                                                  \
+		if (!ENTER_HAS(sym))                                              \
+			return enter_missing();                                   \
+		if (!metering_is_on())                                            \
+			return real.sym(GATED_ARGS(__VA_ARGS__));                 \
+		begin_ns = clock_now_ns();                                        \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                          \
+		if (res == CUDA_SUCCESS)                                          \
+			work_waited(stream, is_per_thread, is_context, begin_ns); \
+		return res;                                                       \
+	}
+
+/* A question whether a stream is done. */
+#define QUERY(sym, is_per_thread)                                                  \
+	CUresult hook_##sym(CUstream stream)                                       \
+	{                                                                          \
+		CUresult res;                                                      \
+                                                                                   \
+		if (!ENTER_HAS(sym))                                               \
+			return enter_missing();                                    \
+		res = real.sym(stream);                                            \
+		if (!metering_is_on())                                             \
+			return res;                                                \
+		if (res == CUDA_SUCCESS)                                           \
+			work_waited(stream, is_per_thread, false, clock_now_ns()); \
+		else                                                               \
+			metering_read_all(POLL_NS);                                \
+		return res;                                                        \
+	}
+
+WAIT(cuStreamSynchronize, a, false, false, CUstream)
+WAIT(cuStreamSynchronize_ptsz, a, true, false, CUstream)
+QUERY(cuStreamQuery, false)
+QUERY(cuStreamQuery_ptsz, true)
+
+CUresult hook_cuCtxSynchronize(void)
+{
+	int64_t begin_ns = metering_is_on() ? clock_now_ns() : 0;
+	CUresult res;
+
+	if (!ENTER_HAS(cuCtxSynchronize))
+		return enter_missing();
+	res = real.cuCtxSynchronize();
+	if (begin_ns && res == CUDA_SUCCESS)
+		work_waited(NULL, false, true, begin_ns);
+	return res;
+}
+
+/* Of another context: its markers say what has ended. */
+CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuCtxSynchronize_v2))
+		return enter_missing();
+	res = real.cuCtxSynchronize_v2(ctx);
+	if (metering_is_on())
+		metering_read_all(0);
+	return res;
+}
+
+CUresult hook_cuEventSynchronize(CUevent event)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuEventSynchronize))
+		return enter_missing();
+	res = real.cuEventSynchronize(event);
+	if (metering_is_on())
+		metering_read_all(0);
+	return res;
+}
+
+CUresult hook_cuEventQuery(CUevent event)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuEventQuery))
+		return enter_missing();
+	res = real.cuEventQuery(event);
+	if (metering_is_on())
+		metering_read_all(POLL_NS);
+	return res;
+}

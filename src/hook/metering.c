@@ -1,0 +1,401 @@
+#include "hook/metering.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/turn.h"
+#include "core/gate.h"
+#include "core/pace_policy.h"
+#include "core/quota.h"
+#include "core/share.h"
+#include "drv/gpu_event.h"
+#include "drv/real.h"
+#include "hook/init.h"
+#include "hook/stream_key.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define TICK_NS NSEC_PER_MSEC
+#define QUIET_NS (100 * NSEC_PER_MSEC)
+/* A process that launched within this is looked after at every tick. */
+#define BUSY_NS (20 * NSEC_PER_MSEC)
+#define TAIL_AGE_NS (200 * NSEC_PER_USEC)
+/* Who ends a stream waits so long for somebody who is at it with a marker. */
+#define END_WAIT_NS NSEC_PER_SEC
+
+enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS };
+
+/* A stream of ours in a context, with nothing in it but an event now and then. */
+struct probe {
+	uint64_t context; /* 0: free */
+	CUstream stream;
+	uint64_t event; /* under way, 0: none */
+	int64_t submit_ns;
+};
+
+struct metering {
+	_Atomic(struct meter *) meters[RATION_DEVICES]; /* set once under `making`; atomic */
+	pthread_mutex_t making;                         /* zero is an unlocked mutex */
+	struct turn marking;     /* of who has another's stream marked, or ends one */
+	_Atomic int64_t read_ns; /* when the markers were read last; atomic */
+	/* The worker's alone. */
+	uint64_t passes;
+	int64_t passed_ns; /* when somebody was seen to have passed the gate */
+	int64_t told_ns;   /* when the monitor was told */
+	bool is_watched;
+	struct probe probes[PROBES]; /* context, stream: `making`; the rest is the worker's */
+};
+PROCESS_STATE(metering, state);
+
+_Atomic bool metering_on;
+_Atomic uint64_t metering_ends;
+_Atomic uint32_t metering_captures;
+
+/* What this process's meters need of the region while it is ours. */
+static struct pace_device *pace_of(struct dev dev)
+{
+	return &init_region()->own->pace[dev.v];
+}
+
+static struct meter *make(struct dev dev)
+{
+	void *m = mmap(NULL, sizeof(struct meter), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct meter *meter = m;
+
+	if (m == MAP_FAILED)
+		return NULL;
+	pthread_mutex_init(&meter->lock, NULL);
+	meter->pace = (struct pace){ pace_of(dev), quota_slot() };
+	return meter;
+}
+
+struct meter *metering_of(struct dev dev)
+{
+	struct meter *meter = atomic_load_explicit(&state.s.meters[dev.v], memory_order_acquire);
+
+	if (meter || share_limit_pct(dev, clock_now_ns()) == 0)
+		return meter;
+	pthread_mutex_lock(&state.s.making);
+	meter = atomic_load(&state.s.meters[dev.v]);
+	if (!meter) {
+		meter = make(dev);
+		atomic_store_explicit(&state.s.meters[dev.v], meter, memory_order_release);
+	}
+	pthread_mutex_unlock(&state.s.making);
+	return meter;
+}
+
+static bool is_blocked(void)
+{
+	return __atomic_load_n(&init_region()->hami->recent_kernel, __ATOMIC_RELAXED) < 0;
+}
+
+struct pace_terms metering_terms(struct dev dev, int64_t now_ns)
+{
+	struct pace_terms terms = { .share_pct = PACE_NO_LIMIT_PCT };
+
+	if (share_in_force(dev, now_ns))
+		terms.share_pct = share_limit_pct(dev, now_ns);
+	if (quota_has_region(now_ns))
+		terms.is_blocked = is_blocked();
+	return terms;
+}
+
+/* True when launches have to come by: there is a limit in force, a meter, or the monitor's hold. */
+static bool is_wanted(int64_t now_ns)
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (atomic_load(&state.s.meters[d]) || share_in_force((struct dev){ d }, now_ns))
+			return true;
+	return quota_has_region(now_ns) && is_blocked();
+}
+
+static void watch(int64_t now_ns)
+{
+	bool is_on = is_wanted(now_ns);
+
+	/* First on, then watched, so that who comes by is held. */
+	if (is_on)
+		atomic_store(&metering_on, true);
+	if (is_on != state.s.is_watched)
+		gate_watch(is_on);
+	if (!is_on)
+		atomic_store(&metering_on, false);
+	state.s.is_watched = is_on;
+}
+
+void metering_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	gpu_event_init();
+	watch(clock_now_ns());
+}
+
+void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
+		   uint64_t context, struct means_entry *work, bool is_current, bool is_whole)
+{
+	uint64_t event = gpu_event_take(context, is_current);
+
+	if (!event)
+		return;
+	if (!gpu_event_record(event, stream, is_whole) ||
+	    !marker_put(meter, lane, kind, event, work, clock_now_ns()))
+		gpu_event_give(event);
+}
+
+/* True if the marker is read or gone. */
+static bool ask(struct meter *meter, const struct marker_query *query)
+{
+	bool is_ours;
+	int64_t gpu_ns;
+
+	switch (gpu_event_read(query->handle, &gpu_ns)) {
+	case GPU_EVENT_RUNNING:
+		marker_running(meter, query, clock_now_ns());
+		return false;
+	case GPU_EVENT_DONE:
+		is_ours = marker_ended(meter, query, gpu_ns, clock_now_ns());
+		break;
+	default:
+		is_ours = marker_lost(meter, query);
+	}
+	if (is_ours)
+		gpu_event_give(query->handle);
+	return is_ours;
+}
+
+void metering_read(struct meter *meter)
+{
+	struct marker_query queries[QUERIES];
+	bool any = true;
+
+	while (any) {
+		unsigned n = marker_pending(meter, queries, QUERIES);
+
+		any = false;
+		for (unsigned i = 0; i < n; i++)
+			any |= ask(meter, &queries[i]);
+	}
+	atomic_store_explicit(&state.s.read_ns, clock_now_ns(), memory_order_relaxed);
+}
+
+void metering_read_all(int64_t age_ns)
+{
+	int64_t read_ns = atomic_load_explicit(&state.s.read_ns, memory_order_relaxed);
+
+	if (age_ns && clock_now_ns() - read_ns < age_ns)
+		return;
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load_explicit(&state.s.meters[d],
+							   memory_order_acquire);
+
+		if (meter)
+			metering_read(meter);
+	}
+}
+
+/*
+ * A stranger's mark behind what was launched some time ago and no marker covers. An event of the whole
+ * context reaches the default streams too, which another thread cannot name.
+ */
+static void mark_tails(struct meter *meter, int64_t now_ns)
+{
+	struct lane *lanes[TAILS];
+	unsigned n;
+
+	/* An event of a whole context would invalidate a capture, and one in a stream may be in it. */
+	if (atomic_load(&metering_captures) || !turn_take(&state.s.marking, NSEC_PER_MSEC))
+		return;
+	n = marker_tails(meter, NULL, now_ns - TAIL_AGE_NS, lanes, TAILS);
+	for (unsigned i = 0; i < n; i++) {
+		CUstream stream = stream_key_handle(
+			__atomic_load_n(&lanes[i]->key, __ATOMIC_ACQUIRE));
+
+		if (stream || real.cuCtxRecordEvent)
+			metering_mark(meter, lanes[i], METER_TAIL, stream,
+				      meter_context_of(meter, lanes[i]), NULL, false, true);
+	}
+	turn_give(&state.s.marking);
+}
+
+void metering_add_context(uint64_t context)
+{
+	CUstream stream = NULL;
+	struct probe *free_one = NULL;
+
+	pthread_mutex_lock(&state.s.making);
+	for (int i = 0; i < PROBES; i++) {
+		struct probe *p = &state.s.probes[i];
+
+		if (p->context == context) {
+			pthread_mutex_unlock(&state.s.making);
+			return;
+		}
+		if (!p->context && !free_one)
+			free_one = p;
+	}
+	if (free_one)
+		*free_one = (struct probe){ .context = context };
+	pthread_mutex_unlock(&state.s.making);
+	if (!free_one || !real.cuStreamCreate ||
+	    real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+		return;
+	/* One for the worker, which can make none. */
+	gpu_event_give(gpu_event_take(context, true));
+	__atomic_store_n(&free_one->stream, stream, __ATOMIC_RELEASE);
+}
+
+/* Reads the event that is under way in a context of this meter, and puts the next. */
+static void probe(struct meter *meter, struct probe *p)
+{
+	enum gpu_event_state was = GPU_EVENT_LOST;
+	int64_t gpu_ns;
+
+	if (p->event) {
+		was = gpu_event_read(p->event, &gpu_ns);
+		if (was == GPU_EVENT_RUNNING)
+			return;
+		if (was == GPU_EVENT_DONE)
+			marker_probe(meter, p->context, p->submit_ns, gpu_ns);
+		gpu_event_give(p->event);
+	}
+	p->event = gpu_event_take(p->context, false);
+	if (p->event && !gpu_event_record(p->event, p->stream, false)) {
+		gpu_event_give(p->event);
+		p->event = 0;
+	}
+	p->submit_ns = clock_now_ns();
+}
+
+static void probe_all(struct meter *meter)
+{
+	if (!turn_take(&state.s.marking, NSEC_PER_MSEC))
+		return;
+	for (int i = 0; i < PROBES; i++) {
+		struct probe *p = &state.s.probes[i];
+
+		/* Acquire: with the stream the context is there. */
+		if (__atomic_load_n(&p->stream, __ATOMIC_ACQUIRE) && gpu_event_handle(p->context))
+			probe(meter, p);
+	}
+	turn_give(&state.s.marking);
+}
+
+static void tell_monitor(int64_t now_ns)
+{
+	if (!quota_has_region(now_ns))
+		return;
+	pace_policy_launched(&init_region()->hami->recent_kernel);
+	state.s.told_ns = now_ns;
+}
+
+void metering_launched_first(void)
+{
+	if (quota_has_region(clock_now_ns()))
+		pace_policy_launched(&init_region()->hami->recent_kernel);
+}
+
+int64_t metering_tick(void)
+{
+	int64_t now_ns = clock_now_ns();
+	uint64_t passes = gate_passes();
+	bool is_metered = false;
+
+	if (passes != state.s.passes) {
+		state.s.passes = passes;
+		state.s.passed_ns = now_ns;
+		if (now_ns - state.s.told_ns > QUIET_NS / 2)
+			tell_monitor(now_ns);
+	}
+	watch(now_ns);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load(&state.s.meters[d]);
+
+		if (!meter)
+			continue;
+		is_metered = true;
+		probe_all(meter);
+		metering_read(meter);
+		mark_tails(meter, now_ns);
+	}
+	return is_metered && now_ns - state.s.passed_ns < BUSY_NS ? TICK_NS : QUIET_NS;
+}
+
+void metering_end_capture(void)
+{
+	uint32_t count = atomic_load(&metering_captures);
+
+	while (count > 0)
+		if (atomic_compare_exchange_weak(&metering_captures, &count, count - 1))
+			break;
+}
+
+const uint32_t *metering_word(void)
+{
+	return quota_has_region(clock_now_ns()) ? &init_region()->own->pace[0].change : NULL;
+}
+
+/* The worker's turn is ours: the context's probe goes with it. */
+static void drop_probe(uint64_t context)
+{
+	pthread_mutex_lock(&state.s.making);
+	for (int i = 0; i < PROBES; i++) {
+		struct probe *p = &state.s.probes[i];
+
+		if (p->context != context)
+			continue;
+		if (p->event)
+			gpu_event_give(p->event);
+		*p = (struct probe){ .context = 0 };
+	}
+	pthread_mutex_unlock(&state.s.making);
+}
+
+/* Whatever ends is dropped from all meters; who may be at it with a marker is waited for. */
+static void drop(uint64_t stream, uint64_t context)
+{
+	bool has_turn = turn_take(&state.s.marking, END_WAIT_NS);
+	int64_t now_ns = clock_now_ns();
+
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load(&state.s.meters[d]);
+
+		if (meter)
+			meter_drop(meter, stream, context, now_ns);
+	}
+	if (context && has_turn)
+		drop_probe(context);
+	atomic_fetch_add(&metering_ends, 1);
+	if (has_turn)
+		turn_give(&state.s.marking);
+}
+
+static bool is_metering(void)
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (atomic_load_explicit(&state.s.meters[d], memory_order_relaxed))
+			return true;
+	return false;
+}
+
+void metering_end_stream(CUstream stream)
+{
+	if (!is_metering() || stream_key_is_default(stream))
+		return;
+	metering_read_all(0);
+	drop(stream_key_of(stream), 0);
+}
+
+void metering_end_context(CUcontext ctx)
+{
+	uint64_t context;
+
+	if (!is_metering())
+		return;
+	metering_read_all(0);
+	context = gpu_event_forget(ctx);
+	if (!context)
+		return;
+	drop(0, context);
+}

@@ -1,0 +1,73 @@
+/*
+ * The meters of this process, one for each device whose time is limited, and what they need of the
+ * driver: markers put into streams and read, and told when streams and contexts end. core/meter.h
+ * measures, core/pace.h decides; this brings them together with the driver.
+ *
+ * Thread safe. No lock is held across a driver call.
+ */
+#pragma once
+
+#include "abi/cuda.h"
+#include "core/device.h"
+#include "core/marker.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether the gate is watched; of this process. */
+extern _Atomic bool metering_on __attribute__((visibility("hidden")));
+
+/* Starts, when this process has become a member: watches the gate if there is anything to hold. */
+void metering_init(void);
+
+/* True while launches are held or measured. Cheap. */
+static inline bool metering_is_on(void)
+{
+	return __builtin_expect(atomic_load_explicit(&metering_on, memory_order_relaxed), 0);
+}
+
+/* The meter of a device; NULL where its time was never limited in this process's life. */
+struct meter *metering_of(struct dev dev);
+
+/* What launches on this device have to keep to now. */
+struct pace_terms metering_terms(struct dev dev, int64_t now_ns);
+
+/*
+ * Puts a marker behind what is in the lane's stream. The calling thread has its context if
+ * `is_current`; nothing captures the stream. With `is_whole` the event is the context's: it breaks no
+ * overlap of kernels and costs the device less, but waits for other streams too.
+ */
+void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
+		   uint64_t context, struct means_entry *work, bool is_current, bool is_whole);
+
+/* A context in which something is launched for the first time; the calling thread has it. */
+void metering_add_context(uint64_t context);
+
+/* Reads what markers have ended. */
+void metering_read(struct meter *meter);
+
+/* As that for all meters, if nobody did within the last `age_ns`. */
+void metering_read_all(int64_t age_ns);
+
+/* The monitor is told of a thread's first launch at once. */
+void metering_launched_first(void);
+
+/* One round of the worker. How long it may sleep, ns. */
+int64_t metering_tick(void);
+
+/* Where the worker sleeps: a word of the region that a change of the limits moves and wakes, or NULL. */
+const uint32_t *metering_word(void);
+
+/* The driver is about to end a stream, or a context with all of its streams. */
+void metering_end_stream(CUstream stream);
+void metering_end_context(CUcontext ctx);
+
+/* Raised whenever a stream or a context ended: what a thread remembers of them is void. */
+extern _Atomic uint64_t metering_ends __attribute__((visibility("hidden")));
+
+/* One capture less; never below none. */
+void metering_end_capture(void);
+
+/* Captures that began and did not end, as far as is known. */
+extern _Atomic uint32_t metering_captures __attribute__((visibility("hidden")));

@@ -210,7 +210,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	charge_init(&gpu_cuda_ops);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
-	metering_init();
+	metering_init(region);
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

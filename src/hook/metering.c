@@ -9,7 +9,6 @@
 #include "core/share.h"
 #include "drv/gpu_event.h"
 #include "drv/real.h"
-#include "hook/init.h"
 #include "hook/stream_key.h"
 
 #include <pthread.h>
@@ -34,6 +33,7 @@ struct probe {
 };
 
 struct metering {
+	struct region *region;                          /* constant after metering_init() */
 	_Atomic(struct meter *) meters[RATION_DEVICES]; /* set once under `making`; atomic */
 	pthread_mutex_t making;                         /* zero is an unlocked mutex */
 	struct turn marking;     /* of who has another's stream marked, or ends one */
@@ -54,7 +54,7 @@ _Atomic uint32_t metering_captures;
 /* What this process's meters need of the region while it is ours. */
 static struct pace_device *pace_of(struct dev dev)
 {
-	return &init_region()->own->pace[dev.v];
+	return &state.s.region->own->pace[dev.v];
 }
 
 static struct meter *make(struct dev dev)
@@ -88,7 +88,7 @@ struct meter *metering_of(struct dev dev)
 
 static bool is_blocked(void)
 {
-	return __atomic_load_n(&init_region()->hami->recent_kernel, __ATOMIC_RELAXED) < 0;
+	return __atomic_load_n(&state.s.region->hami->recent_kernel, __ATOMIC_RELAXED) < 0;
 }
 
 struct pace_terms metering_terms(struct dev dev, int64_t now_ns)
@@ -125,9 +125,10 @@ static void watch(int64_t now_ns)
 	state.s.is_watched = is_on;
 }
 
-void metering_init(void)
+void metering_init(struct region *region)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	state.s.region = region;
 	gpu_event_init();
 	watch(clock_now_ns());
 }
@@ -286,14 +287,14 @@ static void tell_monitor(int64_t now_ns)
 {
 	if (!quota_has_region(now_ns))
 		return;
-	pace_policy_launched(&init_region()->hami->recent_kernel);
+	pace_policy_launched(&state.s.region->hami->recent_kernel);
 	state.s.told_ns = now_ns;
 }
 
 void metering_launched_first(void)
 {
 	if (quota_has_region(clock_now_ns()))
-		pace_policy_launched(&init_region()->hami->recent_kernel);
+		pace_policy_launched(&state.s.region->hami->recent_kernel);
 }
 
 int64_t metering_tick(void)
@@ -333,7 +334,7 @@ void metering_end_capture(void)
 
 const uint32_t *metering_word(void)
 {
-	return quota_has_region(clock_now_ns()) ? &init_region()->own->pace[0].change : NULL;
+	return quota_has_region(clock_now_ns()) ? &state.s.region->own->pace[0].change : NULL;
 }
 
 /* The worker's turn is ours: the context's probe goes with it. */

@@ -18,8 +18,10 @@
 /* Whether the gate is watched; of this process. */
 extern _Atomic bool metering_on __attribute__((visibility("hidden")));
 
-/* Starts, when this process has become a member: watches the gate if there is anything to hold. */
-void metering_init(void);
+/*
+ * Starts, after share_init(): watches the gate if there is anything to hold. `region` is kept, not owned.
+ */
+void metering_init(struct region *region);
 
 /* True while launches are held or measured. Cheap. */
 static inline bool metering_is_on(void)

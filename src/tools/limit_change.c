@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/sys.h"
 #include "shm/lock.h"
+#include "shm/pace_call.h"
 #include "shm/region.h"
 #include "shm/spec.h"
 #include "tools/region_error.h"
@@ -249,7 +250,9 @@ static int store(int fd, const struct limit_change *change)
 		store_words(hami, own, kind, change);
 		spec_end(own, kind, change->specs[kind], SOURCE);
 	}
-	/* From here on every process of the tenant reads the new limits. */
+	/* From here on every process of the tenant reads the new limits; who is held looks again. */
+	for (int d = 0; d < RATION_DEVICES; d++)
+		pace_call(&own->pace[d]);
 	munmap(map, RATION_FILE_BYTES);
 	return 0;
 }

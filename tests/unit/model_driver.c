@@ -725,12 +725,6 @@ void model_join(const char *region, const char *limit)
 	membership.is_member = true;
 }
 
-struct region *init_region(void)
-{
-	/* Only what is metered asks, and no limit of time is set here. */
-	return NULL;
-}
-
 bool init_is_member(void)
 {
 	return membership.is_member;

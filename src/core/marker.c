@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "shm/busy_ring.h"
 
+/* What an event takes at most; more than this is not the event's alone. */
+#define EVENT_MOST_NS (5 * NSEC_PER_USEC)
 /* A marker that ran no later than this after it could have found its stream idle. */
 #define IDLE_SLACK_NS INT64_C(1500)
 /* A wait that returned later than that after the end says nothing of how late it usually is. */
@@ -215,6 +217,14 @@ void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int6
 	pthread_mutex_unlock(&meter->lock);
 }
 
+void marker_event_cost(struct meter *meter, int64_t ns)
+{
+	pthread_mutex_lock(&meter->lock);
+	if (ns > 0 && ns <= EVENT_MOST_NS && (meter->event_ns == 0 || ns < meter->event_ns))
+		meter->event_ns = ns;
+	pthread_mutex_unlock(&meter->lock);
+}
+
 /* The launch between this marker and the METER_BEFORE before it took so long. lock held. */
 static void learn_launch(struct meter *meter, struct meter_stream *stream,
 			 const struct meter_marker *marker, const struct clockmap *clock,
@@ -243,7 +253,7 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 			const struct meter_marker *marker, const struct clockmap *clock,
 			int64_t gpu_ns, int64_t seen_ns)
 {
-	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns), seen_ns);
+	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
 	/* One that came late and ran at once says only that all had ended by then. */
 	bool is_exact = marker->kind == METER_AFTER || at_ns > marker->submit_ns + IDLE_SLACK_NS;
 

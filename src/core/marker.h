@@ -54,6 +54,12 @@ bool marker_lost(struct meter *meter, const struct marker_query *query);
  */
 void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int64_t gpu_ns);
 
+/*
+ * Two events one directly behind the other, with nothing between them, ran so far apart: the least that was
+ * seen is what a marker comes later than the end of the work before it.
+ */
+void marker_event_cost(struct meter *meter, int64_t ns);
+
 /* How far a stream had come when the program recorded an event of its own in it. */
 struct marker_point {
 	struct meter_stream *stream;

@@ -83,6 +83,7 @@ struct meter {
 	uint32_t share_pct; /* atomic: of the terms seen last */
 	uint32_t is_tight;  /* atomic: the limit is near, measure more often */
 	int64_t wake_ns;    /* lock: from an end to the return of a call that waited for it */
+	int64_t event_ns; /* lock: what an event takes the device; it runs that much after the work */
 	struct means means;
 	struct meter_context contexts[METER_CONTEXTS]; /* lock */
 	unsigned used;                                 /* lock: streams 0..used-1 have been taken */

@@ -22,14 +22,16 @@
 /* Who ends a stream waits so long for somebody who is at it with a marker. */
 #define END_WAIT_NS NSEC_PER_SEC
 
-enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS };
+enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS, PAIRS = 32, SPARE = 8 };
 
 /* A stream of ours in a context, with nothing in it but an event now and then. */
 struct probe {
 	uint64_t context; /* 0: free */
 	CUstream stream;
 	uint64_t event; /* under way, 0: none */
+	uint64_t first; /* directly before it, 0: none */
 	int64_t submit_ns;
+	int pairs; /* of events that were put so far */
 };
 
 struct metering {
@@ -220,6 +222,18 @@ static void mark_tails(struct meter *meter, int64_t now_ns)
 	turn_give(&state.s.marking);
 }
 
+/* A few events for the worker, which can make none: it does not have the context. */
+static void spare_events(uint64_t context)
+{
+	uint64_t events[SPARE];
+
+	for (int i = 0; i < SPARE; i++)
+		events[i] = gpu_event_take(context, true);
+	for (int i = 0; i < SPARE; i++)
+		if (events[i])
+			gpu_event_give(events[i]);
+}
+
 void metering_add_context(uint64_t context)
 {
 	CUstream stream = NULL;
@@ -242,30 +256,51 @@ void metering_add_context(uint64_t context)
 	if (!free_one || !real.cuStreamCreate ||
 	    real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
 		return;
-	/* One for the worker, which can make none. */
-	gpu_event_give(gpu_event_take(context, true));
+	spare_events(context);
 	__atomic_store_n(&free_one->stream, stream, __ATOMIC_RELEASE);
+}
+
+/* Reads the event that is under way, and the one before it. False: it has not run yet. */
+static bool read_probe(struct meter *meter, struct probe *p)
+{
+	int64_t gpu_ns, first_ns;
+	enum gpu_event_state was = gpu_event_read(p->event, &gpu_ns);
+
+	if (was == GPU_EVENT_RUNNING)
+		return false;
+	if (was == GPU_EVENT_DONE && !p->first)
+		marker_probe(meter, p->context, p->submit_ns, gpu_ns);
+	if (was == GPU_EVENT_DONE && p->first &&
+	    gpu_event_read(p->first, &first_ns) == GPU_EVENT_DONE)
+		marker_event_cost(meter, gpu_ns - first_ns);
+	if (p->first)
+		gpu_event_give(p->first);
+	gpu_event_give(p->event);
+	p->first = p->event = 0;
+	return true;
+}
+
+/* An event in the probe's stream; 0 when there is none. */
+static uint64_t put_event(const struct probe *p)
+{
+	uint64_t event = gpu_event_take(p->context, false);
+
+	if (!event || gpu_event_record(event, p->stream, false))
+		return event;
+	gpu_event_give(event);
+	return 0;
 }
 
 /* Reads the event that is under way in a context of this meter, and puts the next. */
 static void probe(struct meter *meter, struct probe *p)
 {
-	enum gpu_event_state was = GPU_EVENT_LOST;
-	int64_t gpu_ns;
-
-	if (p->event) {
-		was = gpu_event_read(p->event, &gpu_ns);
-		if (was == GPU_EVENT_RUNNING)
-			return;
-		if (was == GPU_EVENT_DONE)
-			marker_probe(meter, p->context, p->submit_ns, gpu_ns);
-		gpu_event_give(p->event);
+	if (p->event && !read_probe(meter, p))
+		return;
+	if (p->pairs < PAIRS) {
+		p->first = put_event(p);
+		p->pairs++;
 	}
-	p->event = gpu_event_take(p->context, false);
-	if (p->event && !gpu_event_record(p->event, p->stream, false)) {
-		gpu_event_give(p->event);
-		p->event = 0;
-	}
+	p->event = put_event(p);
 	p->submit_ns = clock_now_ns();
 }
 
@@ -346,6 +381,8 @@ static void drop_probe(uint64_t context)
 
 		if (p->context != context)
 			continue;
+		if (p->first)
+			gpu_event_give(p->first);
 		if (p->event)
 			gpu_event_give(p->event);
 		*p = (struct probe){ .context = 0 };

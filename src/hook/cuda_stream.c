@@ -29,21 +29,21 @@ DESTROY(cuStreamDestroy_v2)
  * Captures begin, and are counted before they do: while there may be one, each stream is asked before
  * something of ours goes into it.
  */
-#define CAPTURE(sym, ...)                                        \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))           \
-	{                                                        \
-		uint32_t was_in;                                 \
-		CUresult res;                                    \
-                                                                 \
-		if (!ENTER_HAS(sym))                             \
-			return enter_missing();                  \
-		was_in = gate_enter();                           \
-		atomic_fetch_add(&metering_captures, 1);         \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));         \
-		if (res != CUDA_SUCCESS)                         \
-			atomic_fetch_sub(&metering_captures, 1); \
-		gate_leave(was_in);                              \
-		return res;                                      \
+#define CAPTURE(sym, ...)                                \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
+	{                                                \
+		uint32_t was_in;                         \
+		CUresult res;                            \
+                                                         \
+		if (!ENTER_HAS(sym))                     \
+			return enter_missing();          \
+		metering_begin_capture();                \
+		was_in = gate_enter();                   \
+		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
+		gate_leave(was_in);                      \
+		if (res != CUDA_SUCCESS)                 \
+			metering_end_capture();          \
+		return res;                              \
 	}
 
 CAPTURE(cuStreamBeginCapture, CUstream)

@@ -9,7 +9,9 @@
 #include "core/share.h"
 #include "drv/gpu_event.h"
 #include "drv/real.h"
+#include "drv/relaxed.h"
 #include "hook/stream_key.h"
+#include "hook/work.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -21,6 +23,8 @@
 #define TAIL_AGE_NS (200 * NSEC_PER_USEC)
 /* Who ends a stream waits so long for somebody who is at it with a marker. */
 #define END_WAIT_NS NSEC_PER_SEC
+/* Who begins a capture waits so long for those who are in a driver call. */
+#define CAPTURE_WAIT_NS (50 * NSEC_PER_MSEC)
 
 enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS, PAIRS = 32, SPARE = 8 };
 
@@ -135,16 +139,50 @@ void metering_init(struct region *region)
 	watch(clock_now_ns());
 }
 
+/*
+ * Whether an event of ours may go into the stream: nothing captures it, and nothing at all is captured if it
+ * is to be the context's. Inside the gate, which is shut for a moment when a capture begins.
+ */
+static bool may_mark(CUstream stream, bool is_whole)
+{
+	CUstreamCaptureStatus status;
+
+	if (!atomic_load(&metering_captures))
+		return true;
+	return !is_whole && real.cuStreamIsCapturing &&
+	       real.cuStreamIsCapturing(stream ? stream : CU_STREAM_LEGACY, &status) ==
+		       CUDA_SUCCESS &&
+	       status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool record(uint64_t event, CUstream stream, bool is_whole)
+{
+	uint32_t was_in = gate_enter();
+	bool is_done = may_mark(stream, is_whole) && gpu_event_record(event, stream, is_whole);
+
+	gate_leave(was_in);
+	return is_done;
+}
+
 void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
 		   uint64_t context, struct means_entry *work, bool is_current, bool is_whole)
 {
+	struct relaxed relaxed = relaxed_begin();
 	uint64_t event = gpu_event_take(context, is_current);
 
-	if (!event)
-		return;
-	if (!gpu_event_record(event, stream, is_whole) ||
-	    !marker_put(meter, lane, kind, event, work, clock_now_ns()))
+	if (event && (!record(event, stream, is_whole) ||
+		      !marker_put(meter, lane, kind, event, work, clock_now_ns())))
 		gpu_event_give(event);
+	relaxed_end(relaxed);
+}
+
+void metering_begin_capture(void)
+{
+	bool is_shut = metering_is_on() && gate_close(CAPTURE_WAIT_NS) == 0;
+
+	atomic_fetch_add(&metering_captures, 1);
+	if (is_shut)
+		gate_open();
 }
 
 /* True if the marker is read or gone. */
@@ -168,10 +206,20 @@ static bool ask(struct meter *meter, const struct marker_query *query)
 	return is_ours;
 }
 
+void metering_check_debt(struct meter *meter)
+{
+	uint32_t share_pct = __atomic_load_n(&meter->share_pct, __ATOMIC_RELAXED);
+
+	if (share_pct > 0 && share_pct < PACE_NO_LIMIT_PCT &&
+	    pace_level_ns(&meter->pace, share_pct, clock_now_ns()) < 0)
+		work_call_attention();
+}
+
 void metering_read(struct meter *meter)
 {
+	struct relaxed relaxed = relaxed_begin();
 	struct marker_query queries[QUERIES];
-	bool any = true;
+	bool any = true, has_ended = false;
 
 	while (any) {
 		unsigned n = marker_pending(meter, queries, QUERIES);
@@ -179,8 +227,12 @@ void metering_read(struct meter *meter)
 		any = false;
 		for (unsigned i = 0; i < n; i++)
 			any |= ask(meter, &queries[i]);
+		has_ended |= any;
 	}
+	if (has_ended)
+		metering_check_debt(meter);
 	atomic_store_explicit(&state.s.read_ns, clock_now_ns(), memory_order_relaxed);
+	relaxed_end(relaxed);
 }
 
 void metering_read_all(int64_t age_ns)
@@ -238,6 +290,7 @@ void metering_add_context(uint64_t context)
 {
 	CUstream stream = NULL;
 	struct probe *free_one = NULL;
+	struct relaxed relaxed;
 
 	pthread_mutex_lock(&state.s.making);
 	for (int i = 0; i < PROBES; i++) {
@@ -253,10 +306,12 @@ void metering_add_context(uint64_t context)
 	if (free_one)
 		*free_one = (struct probe){ .context = context };
 	pthread_mutex_unlock(&state.s.making);
-	if (!free_one || !real.cuStreamCreate ||
-	    real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+	if (!free_one || !real.cuStreamCreate)
 		return;
-	spare_events(context);
+	relaxed = relaxed_begin();
+	if (real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+		spare_events(context);
+	relaxed_end(relaxed);
 	__atomic_store_n(&free_one->stream, stream, __ATOMIC_RELEASE);
 }
 

@@ -46,6 +46,12 @@ void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind,
 /* A context in which something is launched for the first time; the calling thread has it. */
 void metering_add_context(uint64_t context);
 
+/*
+ * After something was measured: where it took so much more than predicted that the tenant owes, nobody
+ * goes on with what was granted before.
+ */
+void metering_check_debt(struct meter *meter);
+
 /* Reads what markers have ended. */
 void metering_read(struct meter *meter);
 
@@ -67,6 +73,12 @@ void metering_end_context(CUcontext ctx);
 
 /* Raised whenever a stream or a context ended: what a thread remembers of them is void. */
 extern _Atomic uint64_t metering_ends __attribute__((visibility("hidden")));
+
+/*
+ * Before the driver begins a capture: it counts, and whoever has put an event into a stream meanwhile is
+ * done with it. The calling thread is outside the gate.
+ */
+void metering_begin_capture(void);
 
 /* One capture less; never below none. */
 void metering_end_capture(void);

@@ -351,6 +351,7 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 		return;
 	metering_read(p->meter);
 	marker_waited(p->meter, is_context ? 0 : p->key, p->context, begin_ns, clock_now_ns());
+	metering_check_debt(p->meter);
 }
 
 /* Kinds of work: a hash of what tells one from another, never 0. */

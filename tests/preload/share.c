@@ -1,0 +1,234 @@
+/* Launches under a limit of GPU time, and what programs do meanwhile. */
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "client.h"
+
+#define SPIN                                                                                    \
+	".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry spin(.param .u64 ns)\n" \
+	"{\n\tret;\n}\n"
+#define USEC 1000ull
+#define MSEC 1000000ull
+
+static CUcontext ctx;
+static CUfunction spin;
+
+static void start(void)
+{
+	CUmodule module;
+
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuModuleLoadData(&module, SPIN));
+	OK(cuModuleGetFunction(&spin, module, "spin"));
+}
+
+static void launch(CUstream stream, unsigned long long ns)
+{
+	void *params[] = { &ns };
+
+	OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+static CUstream new_stream(void)
+{
+	CUstream stream;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	return stream;
+}
+
+/* Two long launches: the second has to wait for what the first owes, which is for ever here. */
+static void held(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	start();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	client_pause("first");
+	launch(NULL, 100 * MSEC);
+	OK(cuCtxSynchronize());
+	client_pause("owes");
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	client_pause("passed");
+}
+
+/* All forms of work, on all kinds of streams. */
+static void forms(int argc, char **argv)
+{
+	CUstream streams[] = { NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, NULL };
+	unsigned long long ns = 10 * USEC;
+	void *params[] = { &ns };
+	CUdeviceptr a, b;
+	CUevent event;
+
+	(void)argc;
+	(void)argv;
+	start();
+	streams[3] = new_stream();
+	OK(cuMemAlloc_v2(&a, MIB));
+	OK(cuMemAlloc_v2(&b, MIB));
+	OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+	for (int round = 0; round < 50; round++)
+		for (int i = 0; i < 4; i++) {
+			CUlaunchConfig config = { .gridDimX = 1,
+						  .gridDimY = 1,
+						  .gridDimZ = 1,
+						  .blockDimX = 1,
+						  .blockDimY = 1,
+						  .blockDimZ = 1,
+						  .hStream = streams[i] };
+
+			launch(streams[i], ns);
+			OK(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, streams[i], params,
+					       NULL));
+			OK(cuLaunchKernelEx(&config, spin, params, NULL));
+			OK(cuMemsetD8Async(a, 1, MIB, streams[i]));
+			OK(cuMemcpyDtoDAsync_v2(b, a, MIB, streams[i]));
+			OK(cuEventRecord(event, streams[i]));
+			while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+				;
+			OK(cuStreamSynchronize(streams[i]));
+			OK(cuStreamQuery(streams[i]));
+		}
+	/* What the driver refuses is refused, and costs nothing. */
+	IS(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL),
+	   CUDA_ERROR_INVALID_HANDLE);
+	IS(cuLaunchKernelEx(NULL, spin, params, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cuCtxSynchronize());
+}
+
+static void *launch_meanwhile(void *arg)
+{
+	CUstream stream;
+
+	OK(cuCtxSetCurrent(ctx));
+	stream = new_stream();
+	while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE))
+		launch(stream, 5 * USEC);
+	OK(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* A capture in the strictest mode, beside a thread that launches: nothing of ours gets into it. */
+static void capture(int argc, char **argv)
+{
+	CUstream stream;
+	pthread_t other;
+	int stop = 0;
+
+	(void)argc;
+	(void)argv;
+	start();
+	stream = new_stream();
+	launch(stream, 10 * USEC);
+	CHECK(pthread_create(&other, NULL, launch_meanwhile, &stop) == 0);
+	for (int i = 0; i < 20; i++) {
+		CUgraphExec exec;
+		CUgraph graph;
+		size_t nodes = 0;
+
+		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		for (int k = 0; k < 30; k++)
+			launch(stream, 2 * USEC);
+		OK(cuStreamEndCapture(stream, &graph));
+		OK(cuGraphGetNodes(graph, NULL, &nodes));
+		SAME(nodes, 30);
+		OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		for (int k = 0; k < 5; k++)
+			OK(cuGraphLaunch(exec, stream));
+		OK(cuStreamSynchronize(stream));
+		OK(cuGraphExecDestroy(exec));
+		OK(cuGraphDestroy(graph));
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	CHECK(pthread_join(other, NULL) == 0);
+}
+
+/* Streams and contexts that end with work in them, and a device that is reset. */
+static void ends(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	start();
+	for (int i = 0; i < 200; i++) {
+		CUstream stream = new_stream();
+
+		for (int k = 0; k < 5; k++)
+			launch(stream, 20 * USEC);
+		OK(cuStreamDestroy_v2(stream));
+	}
+	for (int i = 0; i < 10; i++) {
+		OK(cuDevicePrimaryCtxReset_v2(0));
+		start();
+		launch(NULL, 50 * USEC);
+		launch(new_stream(), 50 * USEC);
+	}
+	OK(cuCtxSynchronize());
+}
+
+static void *short_life(void *arg)
+{
+	OK(cuCtxSetCurrent(ctx));
+	launch((CUstream)arg, 5 * USEC);
+	launch(CU_STREAM_PER_THREAD, 5 * USEC);
+	return NULL;
+}
+
+/* More threads than a stream has places for, one after the other and several at once; and children. */
+static void threads(int argc, char **argv)
+{
+	CUstream stream;
+	pthread_t ids[12];
+	int status;
+
+	(void)argc;
+	(void)argv;
+	start();
+	stream = new_stream();
+	for (int round = 0; round < 10; round++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(cuCtxSynchronize() == CUDA_SUCCESS);
+		for (int i = 0; i < 12; i++)
+			CHECK(pthread_create(&ids[i], NULL, short_life, stream) == 0);
+		for (int i = 0; i < 12; i++)
+			CHECK(pthread_join(ids[i], NULL) == 0);
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+	OK(cuCtxSynchronize());
+}
+
+/* Launches until standard input says so. */
+static void busy(int argc, char **argv)
+{
+	unsigned long long ns = argc > 0 ? strtoull(argv[0], NULL, 10) : 100 * USEC;
+
+	start();
+	launch(NULL, ns);
+	OK(cuCtxSynchronize());
+	client_say("launched", 1);
+	for (int i = 0; i < 200; i++)
+		launch(NULL, ns);
+	OK(cuCtxSynchronize());
+	client_pause("done");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "held", held },
+		{ "forms", forms },
+		{ "capture", capture },
+		{ "ends", ends },
+		{ "threads", threads },
+		{ "busy", busy },
+		{ 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

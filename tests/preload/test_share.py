@@ -1,0 +1,119 @@
+"""A limit of GPU time: what is held, what goes on, and what the monitor asks for."""
+import struct
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD
+
+# include/ration/region.h
+SM_LIMIT, UTILIZATION_SWITCH, RECENT_KERNEL = 1728, 2008900, 2008904
+
+
+@pytest.fixture(name="limited")
+def make_limited(place):
+    place.settings.update(RATION_MEM="1g", RATION_SM="20")
+    return place
+
+
+def poke(place, at, fmt, value):
+    with open(place.region, "r+b") as f:
+        f.seek(at)
+        f.write(struct.pack(fmt, value))
+
+
+def limit(place, spec):
+    done = subprocess.run([BUILD / "ration", "limit", place.region, "--sm", spec],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", ["forms", "capture", "ends", "threads"])
+def test_programs_go_on(limited, case):
+    limited.run("share", case)
+    assert limited.slots() == {}
+
+
+@pytest.mark.parametrize("case", ["forms", "capture", "ends", "threads"])
+@pytest.mark.parametrize("version", ["11.4", "12.4"])
+def test_programs_go_on_with_older_drivers(limited, case, version):
+    """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""
+    limited.sim["driver"] = version
+    limited.run("share", case)
+
+
+def owing(place):
+    """A process of the tenant that owes for a launch and is held at the next."""
+    program = place.start("share", "held").await_word("first")
+    limit(place, "1")  # 100 ms at 1 % is held for ten seconds
+    program.go().await_word("owes")
+    program.go()
+    with pytest.raises(pytest.fail.Exception):
+        program.await_word("passed", timeout=0.5)
+    return program
+
+
+def test_a_hold_ends_with_the_limit(limited):
+    """The held program is killed by await_word() when its word does not come: a new one each time."""
+    program = limited.start("share", "held").await_word("first")
+    limit(limited, "1")
+    program.go().await_word("owes")
+    program.go()
+    time.sleep(0.3)
+    assert program.popen.poll() is None
+    limit(limited, "100")
+    program.await_word("passed")
+    program.go().end()
+
+
+def test_who_owes_is_held(limited):
+    owing(limited)
+
+
+def test_a_monitor_holds_and_lets_go(place):
+    """HAMi's recent_kernel: negative holds every launch, also without any limit of time."""
+    place.settings["RATION_MEM"] = "1g"
+    first = place.start("share", "held").await_word("first")
+    assert place.words(RECENT_KERNEL, "i")[0] == 2
+    poke(place, RECENT_KERNEL, "i", -1)
+    second = place.start("share", "held")
+    time.sleep(0.3)
+    assert second.popen.poll() is None and not second.said
+    assert place.words(RECENT_KERNEL, "i")[0] == -1
+    poke(place, RECENT_KERNEL, "i", 0)
+    second.await_word("first")
+    for program in (first, second):
+        program.kill()
+
+
+def test_the_monitor_is_told_of_launches(place):
+    place.settings["RATION_MEM"] = "1g"
+    program = place.start("share", "held").await_word("first")
+    poke(place, RECENT_KERNEL, "i", 0)
+    program.go().await_word("owes")
+    deadline = time.monotonic() + 30
+    while place.words(RECENT_KERNEL, "i")[0] != 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    program.kill()
+
+
+@pytest.mark.parametrize("policy, switch, holds", [
+    (None, 1, True), (None, 0, False), ("force", 0, True), ("disable", 1, False)])
+def test_hami_s_policies(place, policy, switch, holds):
+    """The word of the device and the monitor's switch, as GPU_CORE_UTILIZATION_POLICY says."""
+    place.settings.update(RATION_REGION=None, CUDA_DEVICE_MEMORY_LIMIT="1g", CUDA_DEVICE_SM_LIMIT="1",
+                          CUDA_DEVICE_MEMORY_SHARED_CACHE=place.region,
+                          GPU_CORE_UTILIZATION_POLICY=policy)
+    program = place.start("share", "held").await_word("first")
+    poke(place, UTILIZATION_SWITCH, "i", switch)
+    time.sleep(0.3)  # the worker has seen the switch by then
+    program.go().await_word("owes")
+    program.go()
+    if holds:
+        with pytest.raises(pytest.fail.Exception):
+            program.await_word("passed", timeout=0.5)
+    else:
+        program.await_word("passed")
+        program.go().end()

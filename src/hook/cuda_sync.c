@@ -26,21 +26,21 @@
 	}
 
 /* A question whether a stream is done. */
-#define QUERY(sym, is_per_thread)                                                  \
-	CUresult hook_##sym(CUstream stream)                                       \
-	{                                                                          \
-		CUresult res;                                                      \
-                                                                                   \
-		if (!ENTER_HAS(sym))                                               \
-			return enter_missing();                                    \
-		res = real.sym(stream);                                            \
-		if (!metering_is_on())                                             \
-			return res;                                                \
-		if (res == CUDA_SUCCESS)                                           \
-			work_waited(stream, is_per_thread, false, clock_now_ns()); \
-		else                                                               \
-			metering_read_all(POLL_NS);                                \
-		return res;                                                        \
+#define QUERY(sym, is_per_thread)                                                \
+	CUresult hook_##sym(CUstream stream)                                     \
+	{                                                                        \
+		CUresult res;                                                    \
+                                                                                 \
+		if (!ENTER_HAS(sym))                                             \
+			return enter_missing();                                  \
+		res = real.sym(stream);                                          \
+		if (!metering_is_on())                                           \
+			return res;                                              \
+		if (res == CUDA_SUCCESS)                                         \
+			work_waited(stream, is_per_thread, false, WORK_AT_ONCE); \
+		else                                                             \
+			metering_read_all(POLL_NS);                              \
+		return res;                                                      \
 	}
 
 WAIT(cuStreamSynchronize, a, false, false, CUstream)

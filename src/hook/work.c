@@ -344,13 +344,16 @@ void work_call_attention(void)
 
 void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns)
 {
+	/* Before the markers are read, which takes as long as many a wake-up. */
+	int64_t now_ns = clock_now_ns();
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
 
 	if (!p || !p->meter)
 		return;
 	metering_read(p->meter);
-	marker_waited(p->meter, is_context ? 0 : p->key, p->context, begin_ns, clock_now_ns());
+	marker_waited(p->meter, is_context ? 0 : p->key, p->context,
+		      begin_ns < now_ns ? begin_ns : now_ns, now_ns);
 	metering_check_debt(p->meter);
 }
 

@@ -52,7 +52,8 @@ void work_end_threads(void);
 
 /*
  * The program waited in a call from begin_ns (CLOCK_MONOTONIC) until now, and the driver said that the
- * stream, or with `is_context` all of the calling thread's context, is done. A query that said so at once
- * began now.
+ * stream, or with `is_context` all of the calling thread's context, is done. WORK_AT_ONCE: a query that
+ * said so without waiting.
  */
+#define WORK_AT_ONCE INT64_MAX
 void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);

@@ -36,12 +36,20 @@ struct place {
 	uint64_t context, key;
 };
 
+/* What a thread launched last: most launches are like it, and need no more than to be compared. */
+struct last {
+	struct work work; /* meter NULL: there is none */
+	CUcontext ctx;    /* of a default stream; else NULL */
+	uint64_t ends;    /* as in struct place */
+};
+
 /* A thread's part. The thread's alone; `next` and `tid` are constant once it is in the list. */
 struct work_thread {
 	struct work_thread *next;
 	uint32_t tid;
 	uint64_t life;   /* of the process that it belongs to */
 	uint64_t number; /* from 1 on */
+	struct last last;
 	struct place places[PLACES];
 	struct meter_thread *meters[RATION_DEVICES];
 };
@@ -287,8 +295,32 @@ static void mark(struct work *w, enum meter_kind kind, struct means_entry *entry
 	metering_mark(w->meter, w->lane, kind, w->call.stream, w->context, entry, true, is_whole);
 }
 
-void work_begin(struct work *w, struct work_call call)
+/* A launch like the thread's last one, within what it was granted: true, and it may go. */
+static inline bool go_again(struct work *w, const struct work_call *call)
 {
+	struct work_thread *t = own;
+	CUcontext current;
+
+	if (!t || t->life != __atomic_load_n(&state.s.life, __ATOMIC_RELAXED) ||
+	    t->last.work.call.kind != call->kind || t->last.work.call.stream != call->stream ||
+	    t->last.work.call.is_per_thread != call->is_per_thread || !t->last.work.meter ||
+	    t->last.ends != atomic_load_explicit(&metering_ends, memory_order_acquire) ||
+	    atomic_load_explicit(&metering_captures, memory_order_relaxed) ||
+	    t->last.work.lane->wants_pair)
+		return false;
+	if (stream_key_is_default(call->stream) &&
+	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != t->last.ctx))
+		return false;
+	if (!meter_admit_fast(t->last.work.thread, t->last.work.entry))
+		return false;
+	*w = t->last.work;
+	return true;
+}
+
+/* The long way. */
+__attribute__((noinline)) static void begin(struct work *w, const struct work_call *what)
+{
+	struct work_call call = *what;
 	struct work_thread *t;
 	struct place *p;
 
@@ -315,6 +347,15 @@ void work_begin(struct work *w, struct work_call call)
 		admit(w, p->dev);
 	if (w->lane && w->lane->wants_pair)
 		mark(w, METER_BEFORE, NULL);
+	t->last = (struct last){ .work = *w, .ctx = p->ctx, .ends = p->ends };
+	if (!w->lane)
+		t->last.work.meter = NULL;
+}
+
+void work_begin(struct work *w, struct work_call call)
+{
+	if (__builtin_expect(!go_again(w, &call), 0))
+		begin(w, &call);
 }
 
 void work_end(struct work *w, CUresult res)

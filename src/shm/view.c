@@ -1,6 +1,8 @@
 #include "shm/view.h"
 
+#include "base/clock.h"
 #include "base/sys.h"
+#include "shm/busy_ring.h"
 #include "shm/lock.h"
 #include "shm/region.h"
 #include "shm/slot.h"
@@ -122,6 +124,35 @@ static unsigned sm_limit_pct(const struct snapshot *snap, const struct view *vie
 	return (unsigned)limits_effective(LIMITS_SM, pct);
 }
 
+/* What the file says, as a part of a second. */
+static unsigned permille_of(uint64_t ns)
+{
+	uint64_t permille = ns / (NSEC_PER_SEC / 1000);
+
+	return permille < 1000 ? (unsigned)permille : 1000;
+}
+
+static void read_time(const struct snapshot *snap, struct view *view, int d)
+{
+	const struct pace_device *pace = &snap->own->pace[d];
+	int64_t now_ns = clock_now_ns();
+
+	view->devices[d].is_metered = pace->filled_ns != 0;
+	view->devices[d].busy_permille = permille_of(
+		(uint64_t)busy_ring_busy_ns(&pace->ring, now_ns - NSEC_PER_SEC, now_ns));
+}
+
+static void read_process_time(const struct snapshot *snap, struct view_process *p, int d)
+{
+	const struct pace_slot *slot = &snap->own->pace[d].slots[p->slot];
+	int64_t age_ns = clock_now_ns() - (int64_t)slot->second_ns;
+
+	/* A process that launches nothing writes nothing either. */
+	if (age_ns >= 0 && age_ns < 2 * NSEC_PER_SEC)
+		p->busy_permille[d] = permille_of(slot->second_share_ns);
+	p->held_ns[d] = slot->held_ns;
+}
+
 static void read_devices(const struct snapshot *snap, struct view *view)
 {
 	uint64_t n = snap->hami->device_num;
@@ -144,6 +175,8 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 			dev->limit_bytes = snap->hami->limit_bytes[d];
 		}
 		dev->sm_limit_pct = sm_limit_pct(snap, view, d);
+		if (snap->own)
+			read_time(snap, view, d);
 	}
 }
 
@@ -166,6 +199,8 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 		else
 			p->used_bytes[d] = snap->hami->procs[index].used[d].total_bytes;
 		view->devices[d].used_bytes = add(view->devices[d].used_bytes, p->used_bytes[d]);
+		if (snap->own)
+			read_process_time(snap, p, d);
 	}
 }
 

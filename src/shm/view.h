@@ -21,6 +21,8 @@ struct view_device {
 	uint64_t physical_bytes; /* of the card; 0 = not known */
 	uint64_t used_bytes;     /* by the living processes */
 	unsigned sm_limit_pct;   /* of GPU time, 1..99; 0 = none */
+	bool is_metered;         /* its time is measured; else the next says nothing */
+	unsigned busy_permille;  /* of the last second, by the tenant */
 };
 
 struct view_process {
@@ -28,6 +30,8 @@ struct view_process {
 	int pid;       /* in the tenant's pid namespace */
 	char comm[16]; /* "" = not known */
 	uint64_t used_bytes[RATION_DEVICES];
+	unsigned busy_permille[RATION_DEVICES]; /* of a second, as measured last */
+	uint64_t held_ns[RATION_DEVICES]; /* its threads' waits for GPU time, since its start */
 };
 
 struct view {

@@ -18,7 +18,7 @@
 
 #define COMMAND "ps"
 
-enum column { TENANT, DEVICE, LIMIT, USED, FREE, SM, PROCESSES };
+enum column { TENANT, DEVICE, LIMIT, USED, FREE, SM, BUSY, HELD, PROCESSES };
 
 enum { KEY_JSON = 'j', KEY_ALL = 'a', PROGRAM_BYTES = 128 };
 
@@ -29,8 +29,8 @@ static struct {
 
 static const char doc[] =
 	"Shows the tenants of this machine that can be seen from here, with the memory each may "
-	"use, uses and has left on every device, its limit of GPU time there, and below each its "
-	"processes.";
+	"use, uses and has left on every device, its limit of GPU time there and how "
+	"much it used of the last second, and below each its processes, with how long they were held.";
 
 static const struct argp_option option_table[] = {
 	{ "json", KEY_JSON, NULL, 0, "print JSON", 0 },
@@ -94,6 +94,18 @@ static void put_share(char *cell, const struct view *view, unsigned limit_pct)
 			 view->is_sm_held ? "" : " off");
 }
 
+/* Of the last second. */
+static void put_busy(char *cell, unsigned permille)
+{
+	snprintf(cell, TABLE_CELL_BYTES, "%u.%u %%", permille / 10, permille % 10);
+}
+
+/* How long threads waited for GPU time, in all. */
+static void put_held(char *cell, uint64_t ns)
+{
+	snprintf(cell, TABLE_CELL_BYTES, "%.1f s", (double)ns / 1e9);
+}
+
 static void put_processes(char *cell, const struct view *view)
 {
 	if (!view_is_alive(view))
@@ -126,6 +138,8 @@ static int add_device(struct table *table, const struct tenant_list_entry *entry
 	else
 		snprintf(row->cells[FREE], TABLE_CELL_BYTES, "-");
 	put_share(row->cells[SM], &entry->view, dev->sm_limit_pct);
+	if (dev->is_metered)
+		put_busy(row->cells[BUSY], dev->busy_permille);
 	return 0;
 }
 
@@ -185,6 +199,10 @@ static int add_process(struct table *table, const struct view *view, const struc
 		if (is_device)
 			put_device(row->cells[DEVICE], view, d);
 		put_size(row->cells[USED], is_device ? p->used_bytes[d] : 0);
+		if (is_device && view->devices[d].is_metered) {
+			put_busy(row->cells[BUSY], p->busy_permille[d]);
+			put_held(row->cells[HELD], p->held_ns[d]);
+		}
 	}
 	return 0;
 }
@@ -203,8 +221,8 @@ static int add_tenant(struct table *table, const struct tenant_list_entry *entry
 
 static int print_table(const struct tenant_list *list)
 {
-	static const char *const titles[] = { "TENANT", "DEVICE", "LIMIT",    "USED",
-					      "FREE",   "SM",     "PROCESSES" };
+	static const char *const titles[] = { "TENANT", "DEVICE", "LIMIT", "USED",     "FREE",
+					      "SM",     "BUSY",   "HELD",  "PROCESSES" };
 	struct table table = { 0 };
 	struct table_row *head;
 	int rc = 0;

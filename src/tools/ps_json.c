@@ -47,6 +47,8 @@ static json_t *device(const struct view *view, int index)
 	json_object_set_new(object, "sm_limit_pct", number_or_null(d->sm_limit_pct));
 	json_object_set_new(object, "sm_limit_in_force",
 			    json_boolean(d->sm_limit_pct && view->is_sm_held));
+	json_object_set_new(object, "busy_pct",
+			    d->is_metered ? json_real(d->busy_permille / 10.0) : json_null());
 	return object;
 }
 
@@ -59,6 +61,10 @@ static json_t *process(const struct view *view, const struct view_process *p)
 
 		json_object_set_new(use, "index", json_integer(d));
 		json_object_set_new(use, "used_bytes", json_integer((json_int_t)p->used_bytes[d]));
+		if (view->devices[d].is_metered) {
+			json_object_set_new(use, "busy_pct", json_real(p->busy_permille[d] / 10.0));
+			json_object_set_new(use, "held_s", json_real((double)p->held_ns[d] / 1e9));
+		}
 		json_array_append_new(devices, use);
 	}
 	json_object_set_new(object, "pid", p->pid > 0 ? json_integer(p->pid) : json_null());
@@ -102,7 +108,7 @@ int ps_json_print(const struct tenant_list *list, FILE *out)
 	for (size_t i = 0; i < list->count; i++)
 		json_array_append_new(tenants, tenant(&list->entries[i]));
 	json_object_set_new(root, "tenants", tenants);
-	rc = json_dumpf(root, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+	rc = json_dumpf(root, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
 	json_decref(root);
 	fputc('\n', out);
 	/* What cannot be written is noticed at exit. */

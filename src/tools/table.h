@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { TABLE_COLUMNS = 7, TABLE_CELL_BYTES = 256 };
+enum { TABLE_COLUMNS = 9, TABLE_CELL_BYTES = 256 };
 
 struct table_row {
 	char cells[TABLE_COLUMNS][TABLE_CELL_BYTES];

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import time
 
 import pytest
 import region
@@ -52,10 +53,10 @@ def test_values(tenants):
     assert tenant["devices"] == [
         {"index": 0, "uuid": region.UUID, "limit_bytes": GIB, "used_bytes": 350 * MIB,
          "free_bytes": 674 * MIB, "physical_bytes": 8 * GIB, "sm_limit_pct": 30,
-         "sm_limit_in_force": True},
+         "sm_limit_in_force": True, "busy_pct": None},
         {"index": 1, "uuid": "GPU-fedcba98-7654-3210-fedc-ba9876543210", "limit_bytes": 2 * GIB,
          "used_bytes": GIB, "free_bytes": GIB, "physical_bytes": 8 * GIB, "sm_limit_pct": None,
-         "sm_limit_in_force": False},
+         "sm_limit_in_force": False, "busy_pct": None},
     ]
     assert [(p["pid"], p["slot"], p["command"], [d["used_bytes"] for d in p["devices"]])
             for p in tenant["processes"]] == [(100, 0, "python3", [300 * MIB, 0]),
@@ -67,7 +68,8 @@ def test_table(ration, tenants):
     path.write_bytes(two_devices())
     with region.alive(path, 0), region.alive(path, 5):
         lines = ration("ps").stdout.splitlines()
-    assert lines[0].split() == ["TENANT", "DEVICE", "LIMIT", "USED", "FREE", "SM", "PROCESSES"]
+    assert lines[0].split() == ["TENANT", "DEVICE", "LIMIT", "USED", "FREE", "SM", "BUSY", "HELD",
+                                "PROCESSES"]
     at = next(i for i, line in enumerate(lines) if line.startswith("train "))
     assert lines[at].split() == ["train", "0", "GPU-01234567", "1", "GiB", "350", "MiB", "674", "MiB",
                                  "30", "%", "2"]
@@ -75,6 +77,24 @@ def test_table(ration, tenants):
     assert lines[at + 2].split() == ["100", "python3", "0", "GPU-01234567", "300", "MiB"]
     assert lines[at + 3].split() == ["300", "worker", "0", "GPU-01234567", "50", "MiB"]
     assert lines[at + 4].split() == ["1", "GPU-fedcba98", "1", "GiB"]
+
+
+@pytest.mark.parametrize("age_s, busy", [(0, 25.0), (60, 0.0)])
+def test_gpu_time_that_was_used(tenants, age_s, busy):
+    """A share that a process wrote long ago says nothing of the last second."""
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, GIB)
+    region.add_process(image, 0, 100, "x", [300 * MIB])
+    region.put(image, region.PACE_AT + 8, "q", 1)  # filled_ns
+    slot = region.PACE_AT + 256 + 2112 * 8
+    now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - age_s * 10**9
+    region.put(image, slot + 24, "QQQQ", 2_500_000_000, now_ns, 0, 250_000_000)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        tenant = tenants()["a"]
+    use = tenant["processes"][0]["devices"][0]
+    assert (use["busy_pct"], use["held_s"], tenant["devices"][0]["busy_pct"]) == (busy, 2.5, 0.0)
 
 
 def test_an_operation_that_did_not_take_place_does_not_count(tenants):

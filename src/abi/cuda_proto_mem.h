@@ -81,6 +81,15 @@ CUresult cuMulticastGetGranularity(size_t *out_granularity, const CUmulticastObj
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle group, CUdevice dev, size_t group_offset,
 			   size_t bytes);
 
+/* Endpoints of a fabric. */
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
+				   void *addr, cuuint64_t bytes, unsigned long long flags);
+CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
+				  CUmemGenericAllocationHandle handle, cuuint64_t handle_offset,
+				  cuuint64_t bytes, unsigned long long flags);
+CUresult cuLogicalEndpointUnbind(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
+				 cuuint64_t bytes);
+
 /* Stream-ordered memory and pools. */
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out_pool, CUdevice dev);
 CUresult cuDeviceGetMemPool(CUmemoryPool *out_pool, CUdevice dev);
@@ -150,8 +159,21 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *o
 					       CUmipmappedArray mipmap, CUdevice dev);
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out_sparse,
 					     CUmipmappedArray mipmap);
+CUresult cuSurfObjectCreate(CUsurfObject *out_surface, const CUDA_RESOURCE_DESC *resource);
+CUresult cuSurfRefSetArray(CUsurfref surface, CUarray array, unsigned int flags);
 CUresult cuTexObjectCreate(CUtexObject *out_texture, const CUDA_RESOURCE_DESC *resource,
 			   const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view);
+CUresult cuTexRefSetAddress(unsigned int *out_offset, CUtexref texture, CUdeviceptr_v1 addr,
+			    unsigned int bytes);
+CUresult cuTexRefSetAddress_v2(size_t *out_offset, CUtexref texture, CUdeviceptr addr,
+			       size_t bytes);
+CUresult cuTexRefSetAddress2D(CUtexref texture, const CUDA_ARRAY_DESCRIPTOR_v1 *desc,
+			      CUdeviceptr_v1 addr, unsigned int pitch_bytes);
+CUresult cuTexRefSetAddress2D_v2(CUtexref texture, const CUDA_ARRAY_DESCRIPTOR *desc,
+				 CUdeviceptr addr, size_t pitch_bytes);
+__typeof__(cuTexRefSetAddress2D_v2) cuTexRefSetAddress2D_v3;
+CUresult cuTexRefSetArray(CUtexref texture, CUarray array, unsigned int flags);
+CUresult cuTexRefSetMipmappedArray(CUtexref texture, CUmipmappedArray array, unsigned int flags);
 
 /* Pointers and ranges. */
 CUresult cuMemAdvise(CUdeviceptr addr, size_t count, CUmem_advise advice, CUdevice dev);

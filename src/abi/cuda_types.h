@@ -28,6 +28,8 @@ typedef cuuint64_t CUgraphConditionalHandle;
 typedef unsigned int CUdeviceptr_v1;
 typedef unsigned long long CUtexObject_v1;
 typedef CUtexObject_v1 CUtexObject;
+typedef unsigned long long CUsurfObject_v1;
+typedef CUsurfObject_v1 CUsurfObject;
 
 /* Handles: only the driver knows what is behind them. */
 typedef struct CUarray_st *CUarray;
@@ -51,6 +53,8 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUstream_st *CUstream;
+typedef struct CUsurfref_st *CUsurfref;
+typedef struct CUtexref_st *CUtexref;
 
 /* What Ration hands on and never looks into. */
 typedef struct CUDA_RESOURCE_DESC_st CUDA_RESOURCE_DESC;

@@ -87,6 +87,19 @@ static inline void gate_leave(uint32_t was_in)
 }
 
 /*
+ * What `call`, a call of the driver, says; it is made inside the gate. Nothing that may wait for room, for
+ * another thread or for the region belongs in there: who closes the gate waits for it.
+ */
+#define GATE_CALL(call)                              \
+	({                                           \
+		uint32_t gate_was_in = gate_enter(); \
+		__typeof__(call) gate_res = (call);  \
+                                                     \
+		gate_leave(gate_was_in);             \
+		gate_res;                            \
+	})
+
+/*
  * Closes the gate and waits at most `wait_ns` until no thread but the caller is inside: 0, or
  * -ETIMEDOUT and the gate is open again; -EBUSY when somebody else has closed it.
  */

@@ -1,6 +1,7 @@
 #include "drv/gpu_pool.h"
 
 #include "base/clock.h"
+#include "core/gate.h"
 #include "core/graph.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
@@ -123,7 +124,7 @@ static bool trim(const void *pool)
 	if (graph_is_store(pool, &store) || !real.cuMemPoolTrimTo)
 		return false;
 	r = relaxed_begin();
-	is_done = real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0) == CUDA_SUCCESS;
+	is_done = GATE_CALL(real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0)) == CUDA_SUCCESS;
 	relaxed_end(r);
 	return is_done;
 }

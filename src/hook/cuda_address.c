@@ -1,10 +1,66 @@
-/* Calls that hand device addresses on to others, or bind them, pass the gate. */
+/* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
 #include "hook/gated.h"
 
+GATED(cuCtxDisablePeerAccess, CUcontext)
 GATED(cuCtxEnablePeerAccess, CUcontext, unsigned int)
-GATED(cuIpcGetMemHandle, CUipcMemHandle *, CUdeviceptr)
 GATED(cuMemMapArrayAsync, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *, unsigned int, CUstream)
+GATED(cuMemPoolSetAccess, CUmemoryPool, const CUmemAccessDesc *, size_t)
+GATED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)
+GATED(cuPointerSetAttribute, const void *, CUpointer_attribute, CUdeviceptr)
+
+/* Shared with others. */
+GATED(cuExternalMemoryGetMappedBuffer, CUdeviceptr *, CUexternalMemory,
+      const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)
+GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMemory,
+      const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *)
+GATED(cuIpcGetMemHandle, CUipcMemHandle *, CUdeviceptr)
+GATED(cuMemExportToShareableHandle, void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+      unsigned long long)
+GATED(cuMemGetHandleForAddressRange, void *, CUdeviceptr, size_t, CUmemRangeHandleType,
+      unsigned long long)
+GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
+GATED(cuMemPoolExportToShareableHandle, void *, CUmemoryPool, CUmemAllocationHandleType,
+      unsigned long long)
+GATED(cuMemPoolImportFromShareableHandle, CUmemoryPool *, void *, CUmemAllocationHandleType,
+      unsigned long long)
+GATED(cuMemPoolImportPointer, CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *)
+
+/* Bound to groups of devices and to a fabric. */
+GATED(cuLogicalEndpointBindAddr, CUlogicalEndpointId, CUdevice, cuuint64_t, void *, cuuint64_t,
+      unsigned long long)
+GATED(cuLogicalEndpointBindMem, CUlogicalEndpointId, CUdevice, cuuint64_t,
+      CUmemGenericAllocationHandle, cuuint64_t, cuuint64_t, unsigned long long)
+GATED(cuLogicalEndpointUnbind, CUlogicalEndpointId, CUdevice, cuuint64_t, cuuint64_t)
+GATED(cuMulticastAddDevice, CUmemGenericAllocationHandle, CUdevice)
+GATED(cuMulticastBindAddr, CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t,
+      unsigned long long)
+GATED(cuMulticastBindAddr_v2, CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t,
+      unsigned long long)
+GATED(cuMulticastBindMem, CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle,
+      size_t, size_t, unsigned long long)
+GATED(cuMulticastBindMem_v2, CUmemGenericAllocationHandle, CUdevice, size_t,
+      CUmemGenericAllocationHandle, size_t, size_t, unsigned long long)
+GATED(cuMulticastCreate, CUmemGenericAllocationHandle *, const CUmulticastObjectProp *)
+GATED(cuMulticastUnbind, CUmemGenericAllocationHandle, CUdevice, size_t, size_t)
+
+/* Bound to textures and surfaces. */
+GATED(cuSurfObjectCreate, CUsurfObject *, const CUDA_RESOURCE_DESC *)
+GATED(cuSurfRefSetArray, CUsurfref, CUarray, unsigned int)
 GATED(cuTexObjectCreate, CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
       const CUDA_RESOURCE_VIEW_DESC *)
-GATED(cuPointerSetAttribute, const void *, CUpointer_attribute, CUdeviceptr)
+GATED(cuTexRefSetAddress, unsigned int *, CUtexref, CUdeviceptr_v1, unsigned int)
+GATED(cuTexRefSetAddress_v2, size_t *, CUtexref, CUdeviceptr, size_t)
+GATED(cuTexRefSetAddress2D, CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1 *, CUdeviceptr_v1,
+      unsigned int)
+GATED(cuTexRefSetAddress2D_v2, CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t)
+GATED(cuTexRefSetAddress2D_v3, CUtexref, const CUDA_ARRAY_DESCRIPTOR *, CUdeviceptr, size_t)
+GATED(cuTexRefSetArray, CUtexref, CUarray, unsigned int)
+GATED(cuTexRefSetMipmappedArray, CUtexref, CUmipmappedArray, unsigned int)
+
+/* Code and variables that may come to the device with the question for them. */
+GATED(cuFuncLoad, CUfunction)
+GATED(cuLibraryGetManaged, CUdeviceptr *, size_t *, CUlibrary, const char *)
+GATED(cuLibraryGetUnifiedFunction, void **, CUlibrary, const char *)
+GATED(cuModuleGetGlobal, CUdeviceptr_v1 *, unsigned int *, CUmodule, const char *)
+GATED(cuModuleGetGlobal_v2, CUdeviceptr *, size_t *, CUmodule, const char *)

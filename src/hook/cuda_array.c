@@ -2,6 +2,7 @@
  * Arrays and mipmaps. How much memory one takes no call tells: rows and slices are padded as the
  * card likes. Its texels are reserved, and it is charged by what the driver's figure grew.
  */
+#include "core/gate.h"
 #include "hook/enter.h"
 
 #include <errno.h>
@@ -120,7 +121,7 @@ static CUresult destroy(const void *handle, destroy_fn *call)
 	CUresult res;
 
 	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
-	res = call(handle);
+	res = GATE_CALL(call(handle));
 	if (node && res == CUDA_SUCCESS) {
 		charge_look_later(dev);
 		charge_end(node, dev);
@@ -145,14 +146,14 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	if (what == ENTER_REFUSE)
 		return enter_refusal();
 	if (what == ENTER_FORWARD)
-		return call(c);
+		return GATE_CALL(call(c));
 	rc = charge_reserve_object(&charge, dev, ctx, estimate(shape));
 	/* Perhaps a small one fits into what the card has given already. */
 	if (rc == -EDQUOT && estimate(shape) <= TRACK_SMALL_BYTES)
 		rc = charge_reserve_object(&charge, dev, ctx, 0);
 	if (rc < 0)
 		return enter_refused(rc, dev, estimate(shape));
-	res = call(c);
+	res = GATE_CALL(call(c));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&charge);
 		return res;
@@ -164,7 +165,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	if (rc == -EOVERFLOW) {
 		destroy(handle, undo);
 	} else {
-		undo(handle);
+		GATE_CALL(undo(handle));
 		charge_cancel(&charge);
 	}
 	return enter_refused(-EDQUOT, dev, estimate(shape));
@@ -213,7 +214,7 @@ CUresult hook_cuArrayCreate(CUarray *out_handle, const CUDA_ARRAY_DESCRIPTOR_v1 
 	if (!ENTER_HAS(cuArrayCreate))
 		return enter_missing();
 	if (!out_handle || !desc)
-		return array_v1(&c);
+		return GATE_CALL(array_v1(&c));
 	s = (struct shape){ .width = desc->Width,
 			    .height = desc->Height,
 			    .format = desc->Format,
@@ -230,7 +231,7 @@ CUresult hook_cuArrayCreate_v2(CUarray *out_handle, const CUDA_ARRAY_DESCRIPTOR 
 	if (!ENTER_HAS(cuArrayCreate_v2))
 		return enter_missing();
 	if (!out_handle || !desc)
-		return array_v2(&c);
+		return GATE_CALL(array_v2(&c));
 	s = (struct shape){ .width = desc->Width,
 			    .height = desc->Height,
 			    .format = desc->Format,
@@ -247,7 +248,7 @@ CUresult hook_cuArray3DCreate(CUarray *out_handle, const CUDA_ARRAY3D_DESCRIPTOR
 	if (!ENTER_HAS(cuArray3DCreate))
 		return enter_missing();
 	if (!out_handle || !desc)
-		return array_3d_v1(&c);
+		return GATE_CALL(array_3d_v1(&c));
 	s = (struct shape){ .width = desc->Width,
 			    .height = desc->Height,
 			    .depth = desc->Depth,
@@ -266,7 +267,7 @@ CUresult hook_cuArray3DCreate_v2(CUarray *out_handle, const CUDA_ARRAY3D_DESCRIP
 	if (!ENTER_HAS(cuArray3DCreate_v2))
 		return enter_missing();
 	if (!out_handle || !desc)
-		return array_3d_v2(&c);
+		return GATE_CALL(array_3d_v2(&c));
 	s = shape_of_3d(desc, 1);
 	return create(&c, &s, array_3d_v2, destroy_array);
 }
@@ -280,7 +281,7 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *out_handle,
 	if (!ENTER_HAS(cuMipmappedArrayCreate))
 		return enter_missing();
 	if (!out_handle || !desc)
-		return mipmap(&c);
+		return GATE_CALL(mipmap(&c));
 	s = shape_of_3d(desc, levels);
 	return create(&c, &s, mipmap, destroy_mipmap);
 }

@@ -46,7 +46,7 @@ static CUresult create(create_fn *call, const struct create *c)
 
 	if (what == ENTER_REFUSE)
 		return res;
-	res = call(c);
+	res = GATE_CALL(call(c));
 	if (what == ENTER_FORWARD)
 		return res;
 	if (res != CUDA_SUCCESS) {
@@ -55,7 +55,7 @@ static CUresult create(create_fn *call, const struct create *c)
 	}
 	if (making_finish(&m, *c->out_ctx) == 0)
 		return CUDA_SUCCESS;
-	real.cuCtxDestroy_v2(*c->out_ctx);
+	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
 	return making_refuse(&m);
 }
 
@@ -143,17 +143,16 @@ static CUresult end_context(CUresult res, CUcontext ctx, struct context *context
 
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct context *context;
 	uint64_t mark;
 
 	if (!init_is_member())
-		return call(ctx);
+		return GATE_CALL(call(ctx));
 	metering_end_context(ctx);
 	mark = track_mark();
 	charge_begin();
 	context = context_take(ctx, context_mark());
-	return end_context(call(ctx), ctx, context, mark);
+	return end_context(GATE_CALL(call(ctx)), ctx, context, mark);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
@@ -172,7 +171,7 @@ CUresult hook_cuCtxAttach(CUcontext *out_ctx, unsigned int flags)
 
 	if (!ENTER_HAS(cuCtxAttach))
 		return enter_missing();
-	res = real.cuCtxAttach(out_ctx, flags);
+	res = GATE_CALL(real.cuCtxAttach(out_ctx, flags));
 	if (res == CUDA_SUCCESS && init_is_member())
 		context_attach(*out_ctx);
 	return res;
@@ -181,7 +180,6 @@ CUresult hook_cuCtxAttach(CUcontext *out_ctx, unsigned int flags)
 /* The last user ends the context. */
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct context *context;
 	uint64_t mark;
 	CUresult res;
@@ -189,12 +187,12 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	if (!ENTER_HAS(cuCtxDetach))
 		return enter_missing();
 	if (!init_is_member())
-		return real.cuCtxDetach(ctx);
+		return GATE_CALL(real.cuCtxDetach(ctx));
 	mark = track_mark();
 	charge_begin();
 	if (context_detach(ctx, &context))
-		return end_context(real.cuCtxDetach(ctx), ctx, context, mark);
-	res = real.cuCtxDetach(ctx);
+		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), ctx, context, mark);
+	res = GATE_CALL(real.cuCtxDetach(ctx));
 	charge_over();
 	if (res == CUDA_SUCCESS)
 		look_at_all();
@@ -206,9 +204,9 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 static void release_primary(CUdevice ord)
 {
 	if (real.cuDevicePrimaryCtxRelease_v2)
-		real.cuDevicePrimaryCtxRelease_v2(ord);
+		GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 	else if (real.cuDevicePrimaryCtxRelease)
-		real.cuDevicePrimaryCtxRelease(ord);
+		GATE_CALL(real.cuDevicePrimaryCtxRelease(ord));
 }
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
@@ -225,7 +223,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		what = making_begin_primary(&m, ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuDevicePrimaryCtxRetain(out_ctx, ord);
+	res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (what == ENTER_FORWARD)
 		return res;
 	if (res != CUDA_SUCCESS) {
@@ -249,7 +247,6 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
  */
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t mark, contexts;
 	unsigned primaries;
 	const void *ctx;
@@ -257,7 +254,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	CUresult res;
 
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
-		return call(ord);
+		return GATE_CALL(call(ord));
 	mark = track_mark();
 	contexts = context_mark();
 	ctx = atomic_load(&state.s.primary[dev.v]);
@@ -265,7 +262,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context((CUcontext)(uintptr_t)ctx);
 	charge_begin();
-	res = call(ord);
+	res = GATE_CALL(call(ord));
 	if (res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 				    making_primaries(dev) == primaries)) {
 		charge_over();

@@ -180,13 +180,12 @@ typedef CUresult instantiate_fn(const struct instantiate *i);
 /* The driver has made what we cannot count: it is given back. */
 static CUresult undo(const struct instantiate *i)
 {
-	real.cuGraphExecDestroy(*i->out_exec);
+	GATE_CALL(real.cuGraphExecDestroy(*i->out_exec));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
 	struct sum sum = { .unfreed = 0 };
 	struct dev dev = { 0 };
@@ -196,16 +195,16 @@ static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 
 	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
 	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
-		return call(i);
+		return GATE_CALL(call(i));
 	is_known = sum_graph(i->graph, 0, &sum);
 	if (is_known && !is_any(sum.memory.bytes))
-		return call(i);
+		return GATE_CALL(call(i));
 	round_up(sum.memory.bytes);
 	sum.memory.is_kept = sum.unfreed != 0;
 	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
 	if (rc < 0)
 		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
-	res = call(i);
+	res = GATE_CALL(call(i));
 	if (!is_known)
 		return res == CUDA_SUCCESS ? undo(i) : res;
 	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
@@ -303,7 +302,7 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 	if (!ENTER_HAS(cuGraphExecDestroy))
 		return enter_missing();
 	graph = graph_any() ? graph_take(exec) : NULL;
-	res = real.cuGraphExecDestroy(exec);
+	res = GATE_CALL(real.cuGraphExecDestroy(exec));
 	if (graph && res != CUDA_SUCCESS) {
 		graph_put_back(graph);
 	} else if (graph) {
@@ -320,7 +319,7 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 
 	if (!ENTER_HAS(cuDeviceGraphMemTrim))
 		return enter_missing();
-	res = real.cuDeviceGraphMemTrim(ord);
+	res = GATE_CALL(real.cuDeviceGraphMemTrim(ord));
 	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE) {
 		graph_trimmed(dev, held_bytes(dev));
 		gpu_pool_settle(graph_store(dev), 0);
@@ -356,21 +355,14 @@ struct pass {
 
 static CUresult pass(const struct pass *pass, CUgraphExec exec, CUstream stream)
 {
-	uint32_t was_in;
 	struct work w;
 	CUresult res;
 
-	if (!pass->is_upload && metering_is_on()) {
-		work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
-		was_in = gate_enter();
-		res = pass->call(exec, stream);
-		gate_leave(was_in);
-		work_end(&w, res);
-		return res;
-	}
-	was_in = gate_enter();
-	res = pass->call(exec, stream);
-	gate_leave(was_in);
+	if (pass->is_upload || !metering_is_on())
+		return GATE_CALL(pass->call(exec, stream));
+	work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
+	res = GATE_CALL(pass->call(exec, stream));
+	work_end(&w, res);
 	return res;
 }
 

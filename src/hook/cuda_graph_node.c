@@ -1,4 +1,4 @@
-/* Nodes that hold device addresses pass the gate when they are made and when they are changed. */
+/* Nodes that hold device addresses pass the gate when they are made, changed, copied and ended. */
 #include "hook/gated.h"
 
 GATED(cuGraphExecUpdate, CUgraphExec, CUgraph, CUgraphNode *, CUgraphExecUpdateResult *)
@@ -25,3 +25,19 @@ GATED(cuGraphBatchMemOpNodeSetParams, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_
 GATED(cuGraphExecBatchMemOpNodeSetParams, CUgraphExec, CUgraphNode,
       const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
 GATED(cuGraphExecNodeSetParams, CUgraphExec, CUgraphNode, CUgraphNodeParams *)
+GATED(cuGraphNodeSetParams_v2, CUgraphNode, CUgraphNodeParams *)
+GATED(cuGraphClone, CUgraph *, CUgraph)
+GATED(cuGraphDestroy, CUgraph)
+GATED(cuGraphDestroyNode, CUgraphNode)
+GATED(cuGraphAddChildGraphNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph)
+GATED(cuGraphAddKernelNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      const CUDA_KERNEL_NODE_PARAMS_v1 *)
+GATED(cuGraphAddKernelNode_v2, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      const CUDA_KERNEL_NODE_PARAMS *)
+GATED(cuGraphKernelNodeSetParams, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
+GATED(cuGraphKernelNodeSetParams_v2, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)
+GATED(cuGraphExecKernelNodeSetParams, CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
+GATED(cuGraphExecKernelNodeSetParams_v2, CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)
+GATED(cuGraphAddMemAllocNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+      CUDA_MEM_ALLOC_NODE_PARAMS *)
+GATED(cuGraphAddMemFreeNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr)

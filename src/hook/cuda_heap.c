@@ -1,4 +1,5 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
+#include "core/gate.h"
 #include "hook/overhead.h"
 
 /* A limit that takes more than the tenant's leaves is set back. */
@@ -14,11 +15,11 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	overhead_begin(&o);
 	has_before = o.counts && real.cuCtxGetLimit &&
 		     real.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS;
-	res = real.cuCtxSetLimit(limit, value);
+	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
 		return res;
 	if (has_before)
-		real.cuCtxSetLimit(limit, before);
+		GATE_CALL(real.cuCtxSetLimit(limit, before));
 	return overhead_refuse(&o);
 }
 
@@ -31,10 +32,10 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
 	overhead_begin_on(&o, dev);
-	res = real.cuGreenCtxCreate(out_green, desc, dev, flags);
+	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
 		return res;
-	real.cuGreenCtxDestroy(*out_green);
+	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
 	return overhead_refuse(&o);
 }
 
@@ -47,7 +48,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 	if (!ENTER_HAS(cuGreenCtxDestroy))
 		return enter_missing();
 	overhead_begin(&o);
-	res = real.cuGreenCtxDestroy(green);
+	res = GATE_CALL(real.cuGreenCtxDestroy(green));
 	if (res == CUDA_SUCCESS)
 		overhead_finish(&o);
 	return res;

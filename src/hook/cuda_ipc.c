@@ -3,6 +3,7 @@
  * driver's figure says: it is charged by what that grew, so memory of a process of the same tenant
  * is not counted twice.
  */
+#include "core/gate.h"
 #include "hook/enter.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 	what = out_memory && desc ? begin(&c, &res) : ENTER_FORWARD;
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuImportExternalMemory(out_memory, desc);
+	res = GATE_CALL(real.cuImportExternalMemory(out_memory, desc));
 	if (what == ENTER_FORWARD)
 		return res;
 	if (res != CUDA_SUCCESS) {
@@ -61,7 +62,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 	if (rc == -EOVERFLOW) {
 		hook_cuDestroyExternalMemory(*out_memory);
 	} else {
-		real.cuDestroyExternalMemory(*out_memory);
+		GATE_CALL(real.cuDestroyExternalMemory(*out_memory));
 		charge_cancel(&c);
 	}
 	return enter_refused(-EDQUOT, c.dev, desc->size);
@@ -75,7 +76,7 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory memory)
 	if (!ENTER_HAS(cuDestroyExternalMemory))
 		return enter_missing();
 	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)memory, &dev) : NULL;
-	return end(real.cuDestroyExternalMemory(memory), node, dev);
+	return end(GATE_CALL(real.cuDestroyExternalMemory(memory)), node, dev);
 }
 
 typedef CUresult open_fn(CUdeviceptr *out_addr, CUipcMemHandle handle, unsigned int flags);
@@ -90,7 +91,7 @@ static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle ha
 
 	if (what == ENTER_REFUSE)
 		return res;
-	res = call(out_addr, handle, flags);
+	res = GATE_CALL(call(out_addr, handle, flags));
 	if (what == ENTER_FORWARD)
 		return res;
 	if (res != CUDA_SUCCESS) {
@@ -103,7 +104,7 @@ static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle ha
 	if (rc == -EOVERFLOW) {
 		hook_cuIpcCloseMemHandle(*out_addr);
 	} else {
-		real.cuIpcCloseMemHandle(*out_addr);
+		GATE_CALL(real.cuIpcCloseMemHandle(*out_addr));
 		charge_cancel(&c);
 	}
 	return enter_refused(-EDQUOT, c.dev, 0);
@@ -132,5 +133,5 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr addr)
 	if (!ENTER_HAS(cuIpcCloseMemHandle))
 		return enter_missing();
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return end(real.cuIpcCloseMemHandle(addr), node, dev);
+	return end(GATE_CALL(real.cuIpcCloseMemHandle(addr)), node, dev);
 }

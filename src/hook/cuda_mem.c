@@ -42,14 +42,13 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 	rc = charge_commit(c, addr, bytes);
 	if (rc == 0)
 		return CUDA_SUCCESS;
-	real.cuMemFree_v2(addr);
+	GATE_CALL(real.cuMemFree_v2(addr));
 	charge_cancel(c);
 	return enter_refused(rc, c->dev, bytes);
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -59,13 +58,12 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAlloc_v2(out_addr, size_bytes);
+	res = GATE_CALL(real.cuMemAlloc_v2(out_addr, size_bytes));
 	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
 }
 
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -75,13 +73,12 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAlloc(out_addr, size_bytes);
+	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
 	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
 }
 
 CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsigned int flags)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -94,7 +91,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	what = begin(&c, MANAGED, out_addr && is_right ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAllocManaged(out_addr, size_bytes, flags);
+	res = GATE_CALL(real.cuMemAllocManaged(out_addr, size_bytes, flags));
 	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
 }
 
@@ -117,7 +114,6 @@ static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned el
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes, size_t width_bytes,
 				 size_t height, unsigned int element_bytes)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
 	struct charge c;
 	enum enter what;
@@ -128,8 +124,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
-				      element_bytes);
+	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
+						element_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
@@ -139,7 +135,6 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 			      unsigned int width_bytes, unsigned int height,
 			      unsigned int element_bytes)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
 	struct charge c;
 	enum enter what;
@@ -150,7 +145,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height, element_bytes);
+	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
+					     element_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, *out_addr,
@@ -175,24 +171,22 @@ static CUresult free_by(CUresult res, CUdeviceptr addr, struct track_node *node,
 
 CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct track_node *node;
 	struct dev dev = { 0 };
 
 	if (!ENTER_HAS(cuMemFree_v2))
 		return enter_missing();
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return free_by(real.cuMemFree_v2(addr), addr, node, dev);
+	return free_by(GATE_CALL(real.cuMemFree_v2(addr)), addr, node, dev);
 }
 
 CUresult hook_cuMemFree(CUdeviceptr_v1 addr)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct track_node *node;
 	struct dev dev = { 0 };
 
 	if (!ENTER_HAS(cuMemFree))
 		return enter_missing();
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return free_by(real.cuMemFree(addr), addr, node, dev);
+	return free_by(GATE_CALL(real.cuMemFree(addr)), addr, node, dev);
 }

@@ -1,4 +1,5 @@
 /* Modules and libraries: their code and variables are device memory that no allocation call shows. */
+#include "core/gate.h"
 #include "hook/overhead.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
@@ -6,7 +7,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 {
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
-	real.cuModuleUnload(*module);
+	GATE_CALL(real.cuModuleUnload(*module));
 	return overhead_refuse(o);
 }
 
@@ -14,7 +15,7 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 {
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
-	real.cuLibraryUnload(*library);
+	GATE_CALL(real.cuLibraryUnload(*library));
 	return overhead_refuse(o);
 }
 
@@ -22,15 +23,15 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
  * Defines hook_<sym>(params): a load into *out, finished by `finish`, that calls the driver with
  * args.
  */
-#define LOAD(sym, finish, out, params, args)           \
-	CUresult hook_##sym params                     \
-	{                                              \
-		struct overhead o;                     \
-                                                       \
-		if (!ENTER_HAS(sym))                   \
-			return enter_missing();        \
-		overhead_begin(&o);                    \
-		return finish(&o, real.sym args, out); \
+#define LOAD(sym, finish, out, params, args)                      \
+	CUresult hook_##sym params                                \
+	{                                                         \
+		struct overhead o;                                \
+                                                                  \
+		if (!ENTER_HAS(sym))                              \
+			return enter_missing();                   \
+		overhead_begin(&o);                               \
+		return finish(&o, GATE_CALL(real.sym args), out); \
 	}
 
 LOAD(cuModuleLoad, finish_module, out_module, (CUmodule * out_module, const char *path),
@@ -67,7 +68,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 	if (!ENTER_HAS(cuModuleUnload))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_unload(&o, real.cuModuleUnload(module));
+	return finish_unload(&o, GATE_CALL(real.cuModuleUnload(module)));
 }
 
 CUresult hook_cuLibraryUnload(CUlibrary library)
@@ -77,7 +78,7 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	if (!ENTER_HAS(cuLibraryUnload))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_unload(&o, real.cuLibraryUnload(library));
+	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
 /*
@@ -96,7 +97,7 @@ CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_question(&o, real.cuLibraryGetModule(out_module, library));
+	return finish_question(&o, GATE_CALL(real.cuLibraryGetModule(out_module, library)));
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
@@ -106,7 +107,7 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_question(&o, real.cuKernelGetFunction(out_function, kernel));
+	return finish_question(&o, GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
@@ -117,5 +118,6 @@ CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlib
 	if (!ENTER_HAS(cuLibraryGetGlobal))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_question(&o, real.cuLibraryGetGlobal(out_addr, out_bytes, library, name));
+	return finish_question(&o, GATE_CALL(real.cuLibraryGetGlobal(out_addr, out_bytes, library,
+								     name)));
 }

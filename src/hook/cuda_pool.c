@@ -106,7 +106,6 @@ static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uin
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	CUmemoryPool pool = NULL;
 	uint64_t reserved_bytes;
 	enum enter what;
@@ -121,16 +120,16 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	if (what == ENTER_REFUSE)
 		return init_is_member() ? CUDA_ERROR_OUT_OF_MEMORY : enter_refusal();
 	if (what == ENTER_FORWARD)
-		return call(a);
+		return GATE_CALL(call(a));
 	rc = reserve(a, pool, dev, &reserved_bytes);
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
-	res = call(a);
+	res = GATE_CALL(call(a));
 	rc = gpu_pool_settle(pool, reserved_bytes);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
-		give_back(*a->out_addr, a->stream);
+		GATE_CALL(give_back(*a->out_addr, a->stream));
 		gpu_pool_undone(dev, a->stream);
 	}
 	charge_over();
@@ -199,10 +198,9 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
  */
 static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	struct dev dev = { 0 };
 	struct track_node *node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	CUresult res = call(addr, stream);
+	CUresult res = GATE_CALL(call(addr, stream));
 
 	if (node && res == CUDA_SUCCESS) {
 		charge_look_later(dev);
@@ -252,10 +250,10 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *prop
 
 	if (!ENTER_HAS(cuMemPoolCreate))
 		return enter_missing();
-	res = real.cuMemPoolCreate(out_pool, props);
+	res = GATE_CALL(real.cuMemPoolCreate(out_pool, props));
 	if (res == CUDA_SUCCESS && place(props, &dev, &kind) == ENTER_CHARGE &&
 	    !pool_enter(*out_pool, dev, kind)) {
-		real.cuMemPoolDestroy(*out_pool);
+		GATE_CALL(real.cuMemPoolDestroy(*out_pool));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return res;
@@ -271,13 +269,13 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	if (!ENTER_HAS(cuMemPoolDestroy))
 		return enter_missing();
 	if (!init_is_member() || !pool_device(pool, &dev))
-		return real.cuMemPoolDestroy(pool);
+		return GATE_CALL(real.cuMemPoolDestroy(pool));
 	/* Meanwhile its figure is not to be held against the card's. */
 	charge_begin();
 	gpu_pool_settle(pool, 0);
 	was_empty = gpu_pool_is_empty(pool);
 	taken = pool_take(pool);
-	res = real.cuMemPoolDestroy(pool);
+	res = GATE_CALL(real.cuMemPoolDestroy(pool));
 	if (taken && res == CUDA_SUCCESS)
 		pool_end(taken, was_empty);
 	else if (taken)
@@ -293,7 +291,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 
 	if (!ENTER_HAS(cuMemPoolTrimTo))
 		return enter_missing();
-	res = real.cuMemPoolTrimTo(pool, keep_bytes);
+	res = GATE_CALL(real.cuMemPoolTrimTo(pool, keep_bytes));
 	if (res == CUDA_SUCCESS && init_is_member())
 		gpu_pool_settle(pool, 0);
 	return res;

@@ -1,4 +1,5 @@
 /* Physical memory by handle, and its mappings. */
+#include "core/gate.h"
 #include "hook/enter.h"
 
 #include <errno.h>
@@ -46,14 +47,14 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 	if (what == ENTER_REFUSE)
 		return enter_refusal();
 	if (what == ENTER_FORWARD)
-		return real.cuMemCreate(out_handle, size_bytes, prop, flags);
+		return GATE_CALL(real.cuMemCreate(out_handle, size_bytes, prop, flags));
 	rc = charge_reserve_handle(&c, dev, size_bytes);
 	if (rc < 0) {
 		res = judge(size_bytes, prop, flags);
 		return res == CUDA_SUCCESS ? enter_refused(rc, dev, size_bytes) : res;
 	}
 	/* Nobody sees the handle before it is entered. */
-	res = real.cuMemCreate(&handle, size_bytes, prop, flags);
+	res = GATE_CALL(real.cuMemCreate(&handle, size_bytes, prop, flags));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&c);
 		return res;
@@ -71,10 +72,10 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	if (!ENTER_HAS(cuMemRelease))
 		return enter_missing();
 	if (!init_is_member())
-		return real.cuMemRelease(handle);
+		return GATE_CALL(real.cuMemRelease(handle));
 	charge_begin();
 	node = handle_release(handle);
-	res = real.cuMemRelease(handle);
+	res = GATE_CALL(real.cuMemRelease(handle));
 	if (node)
 		charge_freed_handle(res == CUDA_SUCCESS ? handle_released(node) :
 							  handle_release_failed(node));
@@ -94,13 +95,13 @@ CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 	if (!ENTER_HAS(cuMemMap))
 		return enter_missing();
 	if (!init_is_member())
-		return real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags);
+		return GATE_CALL(real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags));
 	node = handle_prepare();
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	charge_begin();
 	handle_use(node, handle);
-	res = real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags);
+	res = GATE_CALL(real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags));
 	if (res == CUDA_SUCCESS)
 		handle_map(node, addr, size_bytes, freed_bytes);
 	else
@@ -119,10 +120,10 @@ CUresult hook_cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 	if (!ENTER_HAS(cuMemUnmap))
 		return enter_missing();
 	if (!init_is_member())
-		return real.cuMemUnmap(addr, size_bytes);
+		return GATE_CALL(real.cuMemUnmap(addr, size_bytes));
 	charge_begin();
 	list = handle_unmap(addr, size_bytes);
-	res = real.cuMemUnmap(addr, size_bytes);
+	res = GATE_CALL(real.cuMemUnmap(addr, size_bytes));
 	if (res == CUDA_SUCCESS)
 		handle_unmapped(list, freed_bytes);
 	else
@@ -141,13 +142,13 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	if (!ENTER_HAS(cuMemRetainAllocationHandle))
 		return enter_missing();
 	if (!init_is_member() || !out_handle)
-		return real.cuMemRetainAllocationHandle(out_handle, addr);
+		return GATE_CALL(real.cuMemRetainAllocationHandle(out_handle, addr));
 	node = handle_prepare();
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	charge_begin();
 	handle_use_mapped(node, (uint64_t)(uintptr_t)addr);
-	res = real.cuMemRetainAllocationHandle(&handle, addr);
+	res = GATE_CALL(real.cuMemRetainAllocationHandle(&handle, addr));
 	/*
 	 * The driver answers with the handle's own value, one reference more (docs/real-gpu.md); the
 	 * memory lives on by it even when every handle before was released.
@@ -213,7 +214,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 	if (!ENTER_HAS(cuMemImportFromShareableHandle))
 		return enter_missing();
 	if (!out_handle || init_member() == INIT_PASS)
-		return real.cuMemImportFromShareableHandle(out_handle, shareable, type);
+		return GATE_CALL(real.cuMemImportFromShareableHandle(out_handle, shareable, type));
 	if (!init_is_member())
 		return enter_refusal();
 	node = handle_prepare();
@@ -222,7 +223,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 	for (int d = 0; d < RATION_DEVICES; d++)
 		before_bytes[d] = overhead_bytes((struct dev){ d });
 	charge_begin();
-	res = real.cuMemImportFromShareableHandle(&handle, shareable, type);
+	res = GATE_CALL(real.cuMemImportFromShareableHandle(&handle, shareable, type));
 	if (res == CUDA_SUCCESS)
 		is_entered = enter_import(node, handle, &dev);
 	else

@@ -77,14 +77,6 @@
 		return res;                                                \
 	}
 
-/* Marks a variable that has what gate_enter() said: the gate is left where its scope ends. */
-#define GATED_SCOPE __attribute__((cleanup(gated_leave), unused))
-
-static inline void gated_leave(const uint32_t *was_in)
-{
-	gate_leave(*was_in);
-}
-
 #define GATED_PARAMS(...) GATED_PASTE(GATED_PARAMS_, GATED_COUNT(__VA_ARGS__))(__VA_ARGS__)
 #define GATED_ARGS(...) GATED_PASTE(GATED_ARGS_, GATED_COUNT(__VA_ARGS__))
 #define GATED_PASTE(a, b) GATED_PASTE_NOW(a, b)

@@ -441,9 +441,9 @@ static void fragments(int argc, char **argv)
 		OK(cuMemFreeAsync(piece[i], NULL));
 	OK(cuCtxSynchronize());
 	IS(cuMemAllocFromPoolAsync(&large, 8 * MIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK(client_charged(0) <= client_limit(0));
 	OK(cuCtxSynchronize());
 	free_bytes();
+	CHECK(client_charged(0) <= client_limit(0));
 	client_pause("refused");
 	OK(cuMemAllocFromPoolAsync(&large, 2 * MIB, pool, NULL));
 	OK(cuMemFreeAsync(large, NULL));

@@ -23,6 +23,7 @@ struct round {
 struct search {
 	unsigned pid; /* 0: none yet */
 	int agreeing;
+	bool is_stuck; /* what was taken could not be given back */
 };
 
 /* A step of a well-known generator (Steele, Lea, Flood: SplitMix, 2014). */
@@ -60,8 +61,12 @@ static unsigned mover(const struct round *r, uint64_t bytes)
 	return pid;
 }
 
-/* The lists around an allocation of `bytes`. True with all three, which the caller frees. */
-static bool look(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, struct round *out)
+/*
+ * The lists around an allocation of `bytes`. True with all three, which the caller frees; what is
+ * stuck says nothing.
+ */
+static bool look(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, struct round *out,
+		 struct search *s)
 {
 	bool has_during;
 
@@ -69,8 +74,9 @@ static bool look(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, 
 		return false;
 	if (f->take(f->arg, bytes)) {
 		has_during = nvml_list_read(dev, out->before.count, &out->during) == 0;
-		f->give(f->arg);
-		if (has_during && nvml_list_read(dev, out->before.count, &out->after) == 0)
+		s->is_stuck = !f->give(f->arg);
+		if (has_during && !s->is_stuck &&
+		    nvml_list_read(dev, out->before.count, &out->after) == 0)
 			return true;
 		if (has_during)
 			nvml_list_free(&out->during);
@@ -85,7 +91,7 @@ static void try(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, s
 	struct round r;
 	unsigned pid;
 
-	if (!look(dev, f, bytes, &r))
+	if (!look(dev, f, bytes, &r, s))
 		return;
 	pid = mover(&r, bytes);
 	nvml_list_free(&r.before);
@@ -102,7 +108,7 @@ unsigned fingerprint_find(nvmlDevice_t dev, const struct fingerprint *fingerprin
 	uint64_t random = fingerprint->seed;
 	struct search s = { 0 };
 
-	for (int i = 0; i < ROUNDS && s.agreeing < AGREEING; i++)
+	for (int i = 0; i < ROUNDS && s.agreeing < AGREEING && !s.is_stuck; i++)
 		try(dev, fingerprint, (1 + next_random(&random) % BLOCKS_MOST) * BLOCK_BYTES, &s);
 	return s.agreeing == AGREEING ? s.pid : 0;
 }

@@ -14,8 +14,8 @@
 struct fingerprint {
 	/* Takes device memory, a multiple of 2 MiB up to 32 MiB. False when there is none. */
 	bool (*take)(void *arg, uint64_t bytes);
-	/* Gives back what was taken last. */
-	void (*give)(void *arg);
+	/* Gives back what was taken last. False when that failed: it is not taken again then. */
+	bool (*give)(void *arg);
 	void *arg;
 	uint64_t seed; /* of the sizes: another for every process */
 };

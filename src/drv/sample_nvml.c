@@ -137,14 +137,18 @@ unsigned sample_nvml_rows(void)
 
 void sample_nvml_check_pids(const char *uuid)
 {
-	int unknown = PIDS_UNKNOWN;
+	int unknown = PIDS_UNKNOWN, rc;
 	nvmlDevice_t dev;
 	uint64_t bytes;
 
 	if (atomic_load(&state.s.pids) != PIDS_UNKNOWN || !handle_of(uuid, &dev))
 		return;
+	rc = find_own(dev, &bytes);
+	/* Nobody knows then: the search for our row will tell. */
+	if (rc == -EAGAIN)
+		return;
 	atomic_compare_exchange_strong(&state.s.pids, &unknown,
-				       find_own(dev, &bytes) == 0 ? PIDS_ABSENT : PIDS_FOREIGN);
+				       rc == 0 ? PIDS_ABSENT : PIDS_FOREIGN);
 }
 
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
@@ -168,15 +172,18 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint)
 {
 	int pids = atomic_load(&state.s.pids);
+	unsigned pid = 0;
 	nvmlDevice_t dev;
-	unsigned pid;
 
-	if (pids == PIDS_OURS || !handle_of(uuid, &dev) ||
-	    atomic_fetch_add(&state.s.searches, 1) >= SEARCHES)
+	if (pids == PIDS_OURS || !handle_of(uuid, &dev))
 		return 0;
-	pid = fingerprint_find(dev, fingerprint);
-	if (!pid)
+	if (atomic_fetch_add(&state.s.searches, 1) < SEARCHES)
+		pid = fingerprint_find(dev, fingerprint);
+	if (!pid) {
+		/* With a context and not listed: a row that has our number later is another's. */
+		atomic_compare_exchange_strong(&state.s.pids, &pids, PIDS_FOREIGN);
 		return 0;
+	}
 	atomic_store(&state.s.own_pid, pid);
 	atomic_store(&state.s.pids, PIDS_OURS);
 	return pid;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/charge.h"
+#include "core/gate.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "drv/sample_nvml.h"
@@ -21,7 +22,7 @@ static bool take(void *arg, uint64_t bytes)
 	if (quota_reserve(held->dev, QUOTA_DATA, bytes) < 0)
 		return false;
 	charge_begin();
-	if (real.cuMemAlloc_v2(&held->addr, bytes) == CUDA_SUCCESS) {
+	if (GATE_CALL(real.cuMemAlloc_v2(&held->addr, bytes)) == CUDA_SUCCESS) {
 		held->bytes = bytes;
 		return true;
 	}
@@ -30,13 +31,16 @@ static bool take(void *arg, uint64_t bytes)
 	return false;
 }
 
-static void give(void *arg)
+/* What the driver keeps stays charged. */
+static bool give(void *arg)
 {
 	struct held *held = arg;
+	bool is_given = GATE_CALL(real.cuMemFree_v2(held->addr)) == CUDA_SUCCESS;
 
-	real.cuMemFree_v2(held->addr);
-	quota_release(held->dev, QUOTA_DATA, held->bytes);
+	if (is_given)
+		quota_release(held->dev, QUOTA_DATA, held->bytes);
 	charge_over();
+	return is_given;
 }
 
 bool own_row_find(struct dev dev, const void *ctx)

@@ -20,10 +20,10 @@ static bool take(void *arg, uint64_t bytes)
 	return cuMemAlloc_v2(&held, bytes) == CUDA_SUCCESS;
 }
 
-static void give(void *arg)
+static bool give(void *arg)
 {
 	(void)arg;
-	cuMemFree_v2(held);
+	return cuMemFree_v2(held) == CUDA_SUCCESS;
 }
 
 int main(void)

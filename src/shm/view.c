@@ -1,5 +1,6 @@
 #include "shm/view.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/sys.h"
 #include "shm/busy_ring.h"
@@ -19,11 +20,6 @@ struct snapshot {
 	const struct hami_region *hami;
 	const struct ration_region *own; /* NULL: HAMi-core's file */
 };
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
 
 /* Opens a regular file for reading; never waits on a fifo or a device. */
 static int open_regular(const char *path, struct stat *out_stat)
@@ -114,14 +110,16 @@ static uint64_t slot_bytes(const struct ration_region *own, unsigned index, int 
 	return e->after_bytes[(took ? e->seq : ~e->seq) & 1];
 }
 
-/* The limit of GPU time: the word's, or what is configured where that was cleared. */
-static unsigned sm_limit_pct(const struct snapshot *snap, const struct view *view, int d)
+/* The limit in force: the word's, or what is configured where that was cleared, as core/limit.h. */
+static uint64_t limit_of(const struct snapshot *snap, const struct view *view,
+			 enum limits_kind kind, int d)
 {
-	uint64_t pct = region_sm_limit(snap->hami, snap->own, d);
+	uint64_t amount = kind == LIMITS_MEM ? region_limit(snap->hami, snap->own, d) :
+					       region_sm_limit(snap->hami, snap->own, d);
 
-	if (pct == 0)
-		pct = limits_for_device(LIMITS_SM, view->sm_spec, d, view->devices[d].uuid);
-	return (unsigned)limits_effective(LIMITS_SM, pct);
+	if (amount == 0)
+		amount = limits_for_device(kind, view_spec(view, kind), d, view->devices[d].uuid);
+	return limits_effective(kind, amount);
 }
 
 /* What the file says, as a part of a second. */
@@ -168,15 +166,14 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 			region_copy_text(dev->uuid, sizeof(dev->uuid), snap->own->devices[d].uuid,
 					 RATION_UUID_BYTES);
 			dev->physical_bytes = snap->own->devices[d].physical_bytes;
-			dev->limit_bytes = region_limit(snap->hami, snap->own, d);
 		} else {
 			region_copy_text(dev->uuid, sizeof(dev->uuid), snap->hami->uuids[d],
 					 HAMI_UUID_BYTES);
-			dev->limit_bytes = snap->hami->limit_bytes[d];
 		}
-		dev->sm_limit_pct = sm_limit_pct(snap, view, d);
 		if (snap->own)
 			read_time(snap, view, d);
+		dev->limit_bytes = limit_of(snap, view, LIMITS_MEM, d);
+		dev->sm_limit_pct = (unsigned)limit_of(snap, view, LIMITS_SM, d);
 	}
 }
 
@@ -198,9 +195,10 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 			p->used_bytes[d] = slot_bytes(snap->own, index, d);
 		else
 			p->used_bytes[d] = snap->hami->procs[index].used[d].total_bytes;
-		view->devices[d].used_bytes = add(view->devices[d].used_bytes, p->used_bytes[d]);
 		if (snap->own)
 			read_process_time(snap, p, d);
+		view->devices[d].used_bytes = bytes_sum(view->devices[d].used_bytes,
+							p->used_bytes[d]);
 	}
 }
 
@@ -312,6 +310,13 @@ int view_read(const char *path, struct view *out_view)
 out_close:
 	close(snap.fd);
 	return rc;
+}
+
+uint64_t view_limit(const struct view *view, enum limits_kind kind, int d)
+{
+	const struct view_device *device = &view->devices[d];
+
+	return kind == LIMITS_MEM ? device->limit_bytes : device->sm_limit_pct;
 }
 
 const char *view_spec(const struct view *view, enum limits_kind kind)

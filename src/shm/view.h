@@ -17,10 +17,10 @@ enum view_kind {
 
 struct view_device {
 	char uuid[HAMI_UUID_BYTES];
-	uint64_t limit_bytes;    /* 0 = none */
+	uint64_t limit_bytes;    /* in force; 0 = none */
 	uint64_t physical_bytes; /* of the card; 0 = not known */
 	uint64_t used_bytes;     /* by the living processes */
-	unsigned sm_limit_pct;   /* of GPU time, 1..99; 0 = none */
+	unsigned sm_limit_pct;   /* in force, of GPU time, 1..99; 0 = none */
 	bool is_metered;         /* its time is measured; else the next says nothing */
 	unsigned busy_permille;  /* of the last second, by the tenant */
 };
@@ -64,6 +64,12 @@ void view_free(struct view *view);
 
 /* True when a process or a `ration run` uses the region now. */
 bool view_is_alive(const struct view *view);
+
+/*
+ * The limit of a kind in force for a device of the view, in the unit of its kind: its word in the region,
+ * or what is configured where that was cleared. 0 = none.
+ */
+uint64_t view_limit(const struct view *view, enum limits_kind kind, int dev);
 
 /* The limits of a kind as configured, and where they came from: mem_spec and mem_source or sm_*. */
 const char *view_spec(const struct view *view, enum limits_kind kind);

@@ -141,11 +141,6 @@ static bool is_left_over(const struct view *view, enum limits_kind kind, const s
 	       (!strncmp(source, "CUDA_", 5) || !strncmp(source, "RATION_", 7));
 }
 
-static uint64_t limit_in_force(const struct view_device *dev, enum limits_kind kind)
-{
-	return kind == LIMITS_MEM ? dev->limit_bytes : dev->sm_limit_pct;
-}
-
 static uint64_t effective_of(enum limits_kind kind, const char *spec, int index, const char *uuid)
 {
 	return limits_effective(kind, limits_for_device(kind, spec, index, uuid));
@@ -188,7 +183,7 @@ static void report_row(const struct view *view, const char *path, enum limits_ki
 	char origin[RATION_SOURCE_BYTES + 64];
 	int index = index_of(devices, dev->uuid);
 	const struct amounts amounts = {
-		.held = limit_in_force(dev, kind),
+		.held = view_limit(view, kind, d),
 		.first = effective_of(kind, view_spec(view, kind), index, dev->uuid),
 		.now = effective_of(kind, conf_spec(conf, kind), index, dev->uuid),
 	};
@@ -216,7 +211,7 @@ static bool is_spoken_of(const struct view *view, enum limits_kind kind, const s
 	if (view)
 		is_limited = is_limited || *view_spec(view, kind);
 	for (int d = 0; view && d < view->device_count; d++)
-		is_limited = is_limited || limit_in_force(&view->devices[d], kind);
+		is_limited = is_limited || view_limit(view, kind, d);
 	return is_limited;
 }
 

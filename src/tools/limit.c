@@ -232,7 +232,7 @@ static void show_device(const struct view *view, enum limits_kind kind, int d)
 {
 	uint64_t configured = limits_effective(kind, limits_for_device(kind, view_spec(view, kind),
 								       d, view->devices[d].uuid));
-	uint64_t now = limit_change_in_force(view, kind, d);
+	uint64_t now = view_limit(view, kind, d);
 	char amount[32], was[32], source[RATION_SOURCE_BYTES], spec[RATION_SPEC_BYTES];
 
 	tools_printable(view_source(view, kind), source, sizeof(source));

@@ -25,16 +25,6 @@ struct complaint {
 	size_t bytes;
 };
 
-uint64_t limit_change_in_force(const struct view *view, enum limits_kind kind, int d)
-{
-	const struct view_device *dev = &view->devices[d];
-	uint64_t word = dev->limit_bytes;
-
-	if (kind == LIMITS_SM)
-		return dev->sm_limit_pct;
-	return word ? word : limits_for_device(kind, view->mem_spec, d, dev->uuid);
-}
-
 /* Opens the file to be changed: a descriptor, or -errno. */
 static int open_file(const char *path, struct complaint *err)
 {
@@ -153,7 +143,7 @@ static int compare(enum limits_kind kind, const char *spec, struct limit_change 
 		struct limit_change_device *dev = &change->devices[d];
 		uint64_t named = limits_for_device(kind, spec, d, view->devices[d].uuid);
 
-		dev->old[kind] = limit_change_in_force(view, kind, d);
+		dev->old[kind] = view_limit(view, kind, d);
 		dev->new[kind] = limits_effective(kind, named);
 		snprintf(what, sizeof(what), "device %d", d);
 		if (dev->old[kind] && !named)
@@ -238,11 +228,13 @@ static void store_words(struct hami_region *hami, struct ration_region *own, enu
 static int store(int fd, const struct limit_change *change)
 {
 	char *map = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	struct hami_region *hami = (struct hami_region *)map;
-	struct ration_region *own = (struct ration_region *)(map + RATION_OFFSET);
+	struct hami_region *hami;
+	struct ration_region *own;
 
 	if (map == MAP_FAILED)
 		return -errno;
+	hami = (struct hami_region *)map;
+	own = (struct ration_region *)(map + RATION_OFFSET);
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
 		if (!*change->specs[kind])
 			continue;

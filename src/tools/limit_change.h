@@ -18,12 +18,6 @@ struct limit_change {
 };
 
 /*
- * The limit in force for a device: its word in the region, or what is configured where that was
- * cleared. 0 = none.
- */
-uint64_t limit_change_in_force(const struct view *view, enum limits_kind kind, int dev);
-
-/*
  * Changes the limits of the tenant whose region is at `path` to `specs`, one a kind, which were
  * checked; NULL leaves those of its kind. A limit of all devices goes on to hold for those that the new
  * ones do not name. 0 with *out filled, or -errno with a line in out_error and

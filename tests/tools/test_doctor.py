@@ -132,6 +132,18 @@ def test_gpu_time_that_a_monitor_switched_off(ration, sim):
                    for line in lines(out, "warn", "limit")) == warns
 
 
+def test_a_word_of_memory_that_was_cleared(ration, sim):
+    """A tenant whose word somebody cleared: what is configured holds, and that is what is said."""
+    script = ("import ctypes, os, struct, sys; ctypes.CDLL('libcuda.so.1').cuInit(0); "
+              "f = open(os.environ['RATION_REGION'], 'r+b'); f.seek(1600); "
+              "had, = struct.unpack('<Q', f.read(8)); f.seek(1600); f.write(bytes(8)); f.flush(); "
+              "print('had', had, flush=True); os.execv(sys.argv[1], sys.argv[1:])")
+    out = ration("run", "--sim=mem=8g", "--mem", "1g", sys.executable, "-c", script, ration.path, "doctor")
+    assert f"had {1 << 30}" in out.stdout
+    assert any("1 GiB, from --mem of ration run" in line for line in lines(out, "ok", "limit")), out.stdout
+    assert not any("was changed" in line for line in lines(out, "", "limit"))
+
+
 @pytest.mark.parametrize("limit, shown", [("1g", "1 GiB"), ("5g", "5 GiB"), ("1.5g", "1.5 GiB")])
 def test_views_show_the_limit(ration, sim, limit, shown):
     out = ration("doctor", "--sim=mem=8g", env={"RATION_MEM": limit})

@@ -232,7 +232,7 @@ def test_used_above_the_limit_leaves_nothing_free(tenants):
 @pytest.mark.parametrize("limit, physical, free", [(0, 8 * GIB, 7 * GIB), (16 * GIB, 8 * GIB, 7 * GIB),
                                                    (0, 0, None), (2 * GIB, 0, GIB)])
 def test_free_is_what_an_allocation_can_get(tenants, limit, physical, free):
-    image = region.blank()
+    image = region.blank(spec="")
     region.add_device(image, 0, region.UUID, limit, physical)
     region.add_process(image, 0, 1, "x", [GIB])
     path = tenants.place("a")
@@ -241,6 +241,22 @@ def test_free_is_what_an_allocation_can_get(tenants, limit, physical, free):
         device = tenants()["a"]["devices"][0]
     assert device["free_bytes"] == free
     assert device["limit_bytes"] == (limit or None)
+
+
+def test_a_word_of_memory_that_was_cleared(ration, tenants):
+    """What is configured holds then, and every view says so."""
+    image = region.blank(spec="1g,1:2g")
+    region.add_device(image, 0, region.UUID, 0, 8 * GIB)
+    region.add_device(image, 1, region.UUID[:-1] + "0", 0, 8 * GIB)
+    region.add_process(image, 0, 1, "x", [GIB // 4, 0])
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.alive(path, 0):
+        devices = tenants()["a"]["devices"]
+        table = ration("ps").stdout
+    assert [device["limit_bytes"] for device in devices] == [GIB, 2 * GIB]
+    assert devices[0]["free_bytes"] == GIB * 3 // 4
+    assert "1 GiB" in table and "2 GiB" in table and "none" not in table.splitlines()[1].split("GiB")[0]
 
 
 @pytest.mark.parametrize("policy, name, switch, held", [

@@ -48,6 +48,12 @@ int lock_try(int fd, int64_t at, int64_t bytes)
 	return lock_op(fd, F_OFD_SETLK, F_WRLCK, at, bytes, &f);
 }
 
+/* Never past the time that is left. */
+static void nap(int64_t nap_ns, int64_t left_ns)
+{
+	clock_sleep_ns(nap_ns < left_ns ? nap_ns : left_ns);
+}
+
 int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 {
 	int64_t start_ns = clock_now_ns();
@@ -56,14 +62,14 @@ int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 	/* Who waits looks now and then, and would never see free what we take again at once. */
 	if (wait_ns > 0 && start_ns - atomic_load(&last.dropped_ns) < AGAIN_NS &&
 	    atomic_load(&last.key) == key_of(fd, at))
-		clock_sleep_ns(AGAIN_NS);
+		nap(AGAIN_NS, wait_ns);
 	/* The kernel has no lock with a deadline. */
 	while ((rc = lock_try(fd, at, bytes)) == -EAGAIN) {
 		int64_t waited_ns = clock_now_ns() - start_ns;
 
 		if (waited_ns >= wait_ns)
 			return -ETIMEDOUT;
-		clock_sleep_ns(clock_nap_ns(waited_ns));
+		nap(clock_nap_ns(waited_ns), wait_ns - waited_ns);
 	}
 	return rc;
 }

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -200,6 +201,12 @@ ssize_t read(int fd, void *to, size_t bytes)
 	return REFUSED("read", EIO) ? -1 : real(fd, to, bytes);
 }
 
+ssize_t write(int fd, const void *from, size_t bytes)
+{
+	NEXT(write);
+	return REFUSED("write", ENOSPC) ? -1 : real(fd, from, bytes);
+}
+
 ssize_t readlink(const char *path, char *to, size_t bytes)
 {
 	NEXT(readlink);
@@ -210,6 +217,12 @@ int mkdir(const char *path, mode_t mode)
 {
 	NEXT(mkdir);
 	return REFUSED("mkdir", ENOSPC) ? -1 : real(path, mode);
+}
+
+int chmod(const char *path, mode_t mode)
+{
+	NEXT(chmod);
+	return REFUSED("chmod", EPERM) ? -1 : real(path, mode);
 }
 
 int fchmod(int fd, mode_t mode)
@@ -234,6 +247,19 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(
 {
 	NEXT(pthread_create);
 	return REFUSED("pthread_create", EAGAIN) ? EAGAIN : real(thread, attr, body, arg);
+}
+
+int prctl(int option, ...)
+{
+	unsigned long a[4];
+	va_list more;
+
+	NEXT(prctl);
+	va_start(more, option);
+	for (int i = 0; i < 4; i++)
+		a[i] = va_arg(more, unsigned long);
+	va_end(more);
+	return REFUSED("prctl", EINVAL) ? -1 : real(option, a[0], a[1], a[2], a[3]);
 }
 
 /* Calls that tell or wait have no memory to ask for; a barrier may be missing. */

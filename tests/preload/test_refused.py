@@ -8,7 +8,7 @@ from conftest import CONTEXT, LIBRARY, MIB, SANITIZED, library
 LIMIT = 512 * MIB
 FULL = bool(os.environ.get("RATION_SOAK"))
 # Of the calls: all in a soak, else every so manieth.
-STRIDE = 1 if FULL else 29
+STRIDE = 1 if FULL else 7
 
 # A sanitizer has the memory of a program in its own hands.
 pytestmark = pytest.mark.skipif(SANITIZED, reason="in the plain build")

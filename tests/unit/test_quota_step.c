@@ -230,38 +230,49 @@ static bool run_killed(void (*body)(void), long n, bool by_instructions)
 	return step_kill(pid);
 }
 
-/* Looks at the books after every instruction; returns how many there are. */
-static long look_everywhere(void (*body)(void))
+/* What was seen along a body's whole way. */
+static struct {
+	long instructions;
+	uint64_t least_bytes, most_bytes; /* in the account */
+} seen;
+
+/* Looks at the books after every instruction. */
+static void look_everywhere(void (*body)(void))
 {
 	pid_t pid = step_start(body);
-	long n = 0;
 
-	for (; step_one_whole(pid); n++)
-		check_books(n);
+	seen.instructions = 0;
+	seen.least_bytes = seen.most_bytes = own.region.own->accounts[0].total_bytes;
+	for (; step_one_whole(pid); seen.instructions++) {
+		uint64_t total = own.region.own->accounts[0].total_bytes;
+
+		check_books(seen.instructions);
+		seen.least_bytes = total < seen.least_bytes ? total : seen.least_bytes;
+		seen.most_bytes = total > seen.most_bytes ? total : seen.most_bytes;
+	}
 	step_kill(pid);
-	go_on(n);
-	return n;
+	go_on(seen.instructions);
 }
 
 /* In the full run by instructions, else after every `stride`th change. */
 static void kill_everywhere(void (*body)(void), int stride, int kills_least)
 {
 	bool is_killed = true;
-	long n = 0, kills = 0, instructions;
+	long n = 0, kills = 0;
 
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
 	longest_ns = 0;
-	instructions = look_everywhere(body);
+	look_everywhere(body);
 	if (is_full())
-		stride = 1 + (int)(instructions / FULL_KILLS);
+		stride = 1 + (int)(seen.instructions / FULL_KILLS);
 	for (; is_killed; n += stride, kills++) {
 		is_killed = run_killed(body, n, is_full());
 		check_books(n);
 		go_on(n);
 	}
 	print_message("%ld instructions, %ld kills, the next one went on after %lld us at most\n",
-		      instructions, kills, (long long)(longest_ns / NSEC_PER_USEC));
+		      seen.instructions, kills, (long long)(longest_ns / NSEC_PER_USEC));
 	/* It was stepped through the body itself. */
 	assert_true(kills > kills_least);
 }
@@ -282,6 +293,10 @@ static void test_being_refused(void **state)
 {
 	(void)state;
 	kill_everywhere(body_is_refused, 1, 0);
+	/* Nothing of what is refused is ever in the account, not for one instruction. */
+	assert_true(seen.instructions > 100);
+	assert_int_equal(seen.least_bytes, MIB_BYTES(1));
+	assert_int_equal(seen.most_bytes, MIB_BYTES(1));
 }
 
 static void test_counting_overhead(void **state)

@@ -15,8 +15,7 @@ static uint64_t word_of(const struct limit *l, int d)
 {
 	const struct region *r = l->region;
 
-	return l->kind == LIMITS_MEM ? region_limit(r->hami, r->own, d) :
-				       region_sm_limit(r->hami, r->own, d);
+	return region_word(r->hami, r->own, l->kind, d);
 }
 
 /* Reads the text of the limits again. False when it cannot be now: nothing has changed then. */
@@ -33,7 +32,9 @@ static bool read_spec(struct limit *l)
 	return true;
 }
 
-/* The limit as configured, by the text as it is now; by what was read last where it cannot be read. */
+/*
+ * The limit as configured, by the text as it is now; by what was read last where it cannot be read.
+ */
 static uint64_t configured(struct limit *l, int d)
 {
 	uint32_t change = spec_change(l->region->own, l->kind);

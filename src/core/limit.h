@@ -1,6 +1,6 @@
 /*
- * The limits of one kind, as this process reads them from its region: the word of the device, which a
- * monitor may change at any time, or what is configured where that was cleared.
+ * The limits of one kind, as this process reads them from its region: the word of the device, which
+ * a monitor may change at any time, or what is configured where that was cleared.
  *
  * Thread safe, without a lock. The text is read again only when its change has moved.
  */

@@ -5,11 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-static uint64_t end_of(const struct range_node *node)
-{
-	return node->start + node->bytes;
-}
-
 /* The edge has no bytes and stands before a node at the same address. */
 static int compare_addr(const struct range_node *a, const struct range_node *b)
 {
@@ -145,11 +140,11 @@ struct range_node *range_next(const struct range *range, const struct range_node
 /* Puts the node at node->start into the hole of `left`. */
 static void take(struct range *range, struct range_node *left, struct range_node *node)
 {
-	uint64_t hole_end = end_of(left) + left->hole_bytes;
+	uint64_t hole_end = range_end_of(left) + left->hole_bytes;
 
-	set_hole(range, left, node->start - end_of(left));
+	set_hole(range, left, node->start - range_end_of(left));
 	link_after(range, left, node);
-	set_hole(range, node, hole_end - end_of(node));
+	set_hole(range, node, hole_end - range_end_of(node));
 }
 
 /* What is free for this colour between two neighbours; false when nothing is. */
@@ -157,7 +152,7 @@ static bool free_between(const struct range *range, const struct range_node *lef
 			 const struct range_node *right, uint64_t color, uint64_t *out_low,
 			 uint64_t *out_high)
 {
-	uint64_t low = end_of(left), high = right ? right->start : range->end, gap;
+	uint64_t low = range_end_of(left), high = right ? right->start : range->end, gap;
 
 	if (range->gap_bytes && left != &range->edge) {
 		gap = range->gap_bytes(left->color, color);
@@ -217,7 +212,7 @@ int range_reserve(struct range *range, struct range_node *node)
 		return -ENOSPC;
 	left = at_or_below(range, node->start);
 	if (!free_between(range, left, range_next(range, left), node->color, &low, &high) ||
-	    node->start < low || end_of(node) > high)
+	    node->start < low || range_end_of(node) > high)
 		return -ENOSPC;
 	take(range, left, node);
 	return 0;
@@ -283,7 +278,9 @@ static struct range_node *next_below(struct range_node *node, uint64_t bytes)
 	return NULL;
 }
 
-/* The node whose hole is looked at first; one that is too small may come. NULL when there is none. */
+/*
+ * The node whose hole is looked at first; one that is too small may come. NULL when there is none.
+ */
 static struct range_node *first_hole(struct range *range, const struct range_want *want)
 {
 	struct range_node least = { .hole_bytes = want->bytes };
@@ -315,10 +312,10 @@ static struct range_node *next_hole(struct range_node *node, const struct range_
 	switch (want->mode) {
 	case RANGE_LOW:
 		node = next_above(node, want->bytes);
-		return node && want->high && end_of(node) >= want->high ? NULL : node;
+		return node && want->high && range_end_of(node) >= want->high ? NULL : node;
 	case RANGE_HIGH:
 		node = next_below(node, want->bytes);
-		return node && end_of(node) + node->hole_bytes <= want->low ? NULL : node;
+		return node && range_end_of(node) + node->hole_bytes <= want->low ? NULL : node;
 	case RANGE_EVICT:
 		return TAILQ_NEXT(node, in_holes);
 	case RANGE_BEST:

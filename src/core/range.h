@@ -4,9 +4,9 @@
  * A taken part is a node that stands in a structure of the caller's; nothing is allocated here, so
  * that placing and removing cannot fail for want of memory. The free space between two nodes is one
  * hole and belongs to the node before it. All nodes are in one tree by address in which each knows
- * the largest hole of its subtree, and those with a hole in a second one by the hole's size: a search
- * goes straight from one hole that is large enough to the next, O(log n) each, and looks at more than
- * one only where alignment, bounds or gaps forbid what the size allows.
+ * the largest hole of its subtree, and those with a hole in a second one by the hole's size: a
+ * search goes straight from one hole that is large enough to the next, O(log n) each, and looks at
+ * more than one only where alignment, bounds or gaps forbid what the size allows.
  *
  * There is no lock inside: the caller orders all calls for one range.
  */
@@ -35,6 +35,12 @@ struct range_node {
 	struct range_scan *scan;    /* that it was added to, or NULL */
 	struct range_node *run_end; /* the other end of a run of added nodes, at its two ends */
 };
+
+/* Where a node that is in ends: the first address behind it. */
+static inline uint64_t range_end_of(const struct range_node *node)
+{
+	return node->start + node->bytes;
+}
 
 RB_HEAD(range_addr_tree, range_node);
 RB_HEAD(range_hole_tree, range_node);
@@ -96,8 +102,8 @@ int range_insert(struct range *range, struct range_node *node, const struct rang
 void range_remove(struct range_node *node);
 
 /*
- * Puts `node`, which is in no range, in the place of `old`, which then is in none. The hole behind it
- * counts as made now. Not during a scan.
+ * Puts `node`, which is in no range, in the place of `old`, which then is in none. The hole behind
+ * it counts as made now. Not during a scan.
  */
 void range_replace(struct range_node *old, struct range_node *node);
 
@@ -109,8 +115,8 @@ struct range_node *range_next(const struct range *range, const struct range_node
 
 /*
  * Where `want` has a place between two neighbours with nothing or only what will go between them:
- * `left` is a node or the range's edge, `right` a node or NULL for the range's end. False when there
- * is none.
+ * `left` is a node or the range's edge, `right` a node or NULL for the range's end. False when
+ * there is none.
  */
 bool range_fit(const struct range *range, const struct range_node *left,
 	       const struct range_node *right, const struct range_want *want, uint64_t *out_start);

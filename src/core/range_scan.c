@@ -2,11 +2,6 @@
 
 #include <stddef.h>
 
-static uint64_t end_of(const struct range_node *node)
-{
-	return node->start + node->bytes;
-}
-
 void range_scan_begin(struct range_scan *scan, struct range *range, const struct range_want *want)
 {
 	*scan = (struct range_scan){ .range = range, .want = *want };
@@ -28,8 +23,8 @@ static struct range_node *added_above(const struct range_scan *scan, struct rang
 }
 
 /*
- * There is room at scan->start in a run of added nodes, and what is outside the run leaves it the gaps
- * that it must. Neighbours inside the run that do not have to go too.
+ * There is room at scan->start in a run of added nodes, and what is outside the run leaves it the
+ * gaps that it must. Neighbours inside the run that do not have to go too.
  */
 static void clear_room(struct range_scan *scan, struct range_node *first, struct range_node *last)
 {
@@ -42,16 +37,16 @@ static void clear_room(struct range_scan *scan, struct range_node *first, struct
 	scan->clear_high = end;
 	if (!gap)
 		return;
-	while (left && end_of(left) > scan->start)
+	while (left && range_end_of(left) > scan->start)
 		left = added_below(scan, left);
-	for (; left && gap(left->color, color) > scan->start - end_of(left);
+	for (; left && gap(left->color, color) > scan->start - range_end_of(left);
 	     left = added_below(scan, left))
 		scan->clear_low = left->start;
 	while (right && right->start < end)
 		right = added_above(scan, right);
 	for (; right && gap(color, right->color) > right->start - end;
 	     right = added_above(scan, right))
-		scan->clear_high = end_of(right);
+		scan->clear_high = range_end_of(right);
 }
 
 bool range_scan_add(struct range_scan *scan, struct range_node *node)
@@ -82,5 +77,6 @@ bool range_scan_drop(struct range_scan *scan, struct range_node *node)
 		return false;
 	node->scan = NULL;
 	scan->range->scanned--;
-	return scan->is_enough && node->start < scan->clear_high && end_of(node) > scan->clear_low;
+	return scan->is_enough && node->start < scan->clear_high &&
+	       range_end_of(node) > scan->clear_low;
 }

@@ -1,7 +1,7 @@
 /*
  * Which nodes of a range have to go so that something has room. The caller adds nodes in the order
- * in which they would best go, until range_scan_add() says that it is enough; then drops all that it
- * added, in any order: range_scan_drop() says which must go. It removes those, and the place is
+ * in which they would best go, until range_scan_add() says that it is enough; then drops all that
+ * it added, in any order: range_scan_drop() says which must go. It removes those, and the place is
  * free: at range_scan.start. What it adds and does not need stays where it is.
  *
  *     range_scan_begin(&scan, range, &want);
@@ -32,8 +32,8 @@ struct range_scan {
 void range_scan_begin(struct range_scan *scan, struct range *range, const struct range_want *want);
 
 /*
- * Supposes that the node, which is in the range, goes. True when that, with what was added before, is
- * enough; a node that is added then, or again, changes nothing.
+ * Supposes that the node, which is in the range, goes. True when that, with what was added before,
+ * is enough; a node that is added then, or again, changes nothing.
  */
 bool range_scan_add(struct range_scan *scan, struct range_node *node);
 

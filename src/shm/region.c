@@ -121,8 +121,8 @@ static void init_hami(struct hami_region *h, const struct region_setup *setup, b
 /*
  * Writes both headers. Where `setup` says nothing the file's own configuration holds. A process may
  * be killed anywhere in here: our magic comes first, so that the file is known for a region; the
- * layout last of our part; the HAMi magic last of all, by region_settle(), so that a reader who sees
- * it sees the rest, devices too.
+ * layout last of our part; the HAMi magic last of all, by region_settle(), so that a reader who
+ * sees it sees the rest, devices too.
  */
 static void init_headers(struct region *r, const struct region_setup *setup,
 			 enum region_content content, bool keep_monitors)
@@ -452,6 +452,12 @@ void region_set_sm_limit(struct hami_region *hami, struct ration_region *own, in
 	__atomic_store_n(dev < HAMI_DEVICES ? &hami->sm_limit_pct[dev] :
 					      &own->devices[dev].sm_limit_pct,
 			 limit_pct ? limit_pct : LIMITS_SM_NONE_PCT, __ATOMIC_RELAXED);
+}
+
+uint64_t region_word(const struct hami_region *hami, const struct ration_region *own,
+		     enum limits_kind kind, int dev)
+{
+	return kind == LIMITS_MEM ? region_limit(hami, own, dev) : region_sm_limit(hami, own, dev);
 }
 
 enum sm_policy region_sm_policy(const struct ration_region *own)

@@ -50,8 +50,8 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 		struct region_error *out_error);
 
 /*
- * Shows a new region to the monitors (the HAMi magic is written last of all), and drops the creation
- * lock and the descriptor; the mapping stays.
+ * Shows a new region to the monitors (the HAMi magic is written last of all), and drops the
+ * creation lock and the descriptor; the mapping stays.
  */
 void region_settle(struct region *region);
 
@@ -113,10 +113,16 @@ unsigned region_sm_limit(const struct hami_region *hami, const struct ration_reg
 void region_set_sm_limit(struct hami_region *hami, struct ration_region *own, int dev,
 			 uint64_t limit_pct);
 
+/* The word of a kind's limit of device `dev`; 0 = none, or it was cleared. */
+uint64_t region_word(const struct hami_region *hami, const struct ration_region *own,
+		     enum limits_kind kind, int dev);
+
 /* When limits of GPU time hold; a value that is none of them is SM_POLICY_FORCE. */
 enum sm_policy region_sm_policy(const struct ration_region *own);
 
-/* Whether limits of GPU time hold now, by the policy and, where it leaves that to it, the monitor. */
+/*
+ * Whether limits of GPU time hold now, by the policy and, where it leaves that to it, the monitor.
+ */
 bool region_sm_holds(const struct hami_region *hami, const struct ration_region *own);
 
 /*

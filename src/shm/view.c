@@ -114,8 +114,7 @@ static uint64_t slot_bytes(const struct ration_region *own, unsigned index, int 
 static uint64_t limit_of(const struct snapshot *snap, const struct view *view,
 			 enum limits_kind kind, int d)
 {
-	uint64_t amount = kind == LIMITS_MEM ? region_limit(snap->hami, snap->own, d) :
-					       region_sm_limit(snap->hami, snap->own, d);
+	uint64_t amount = region_word(snap->hami, snap->own, kind, d);
 
 	if (amount == 0)
 		amount = limits_for_device(kind, view_spec(view, kind), d, view->devices[d].uuid);

@@ -66,8 +66,8 @@ void view_free(struct view *view);
 bool view_is_alive(const struct view *view);
 
 /*
- * The limit of a kind in force for a device of the view, in the unit of its kind: its word in the region,
- * or what is configured where that was cleared. 0 = none.
+ * The limit of a kind in force for a device of the view, in the unit of its kind: its word in the
+ * region, or what is configured where that was cleared. 0 = none.
  */
 uint64_t view_limit(const struct view *view, enum limits_kind kind, int dev);
 

@@ -1,5 +1,6 @@
 /*
- * The CUDA driver API as Ration uses it: init, errors, lookup, devices, contexts, green contexts, checkpoint.
+ * The CUDA driver API as Ration uses it: init, errors, lookup, devices, contexts, green contexts,
+ * checkpoint.
  *
  * Only what crosses the ABI is here: names, types, values. tests/lint/check-abi compares them with
  * NVIDIA's headers of several releases.

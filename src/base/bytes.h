@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+/* The smaller one. */
 static inline uint64_t bytes_least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -14,6 +15,7 @@ static inline uint64_t bytes_beyond(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
+/* UINT64_MAX when it would be more. */
 static inline uint64_t bytes_sum(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;

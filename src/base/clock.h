@@ -14,9 +14,9 @@ int64_t clock_now_ns(void);
 void clock_sleep_ns(int64_t ns);
 
 /*
- * How long to sleep, ns, before asking once more for what was asked for in vain for `waited_ns`: from
- * 50 us as long as it was waited, soon 2 ms; and from 32 ms on a sixteenth of the wait up to 32 ms,
- * since where many wait for long their questions are what keeps the others from their work.
+ * How long to sleep, ns, before asking once more for what was asked for in vain for `waited_ns`:
+ * from 50 us as long as it was waited, soon 2 ms; and from 32 ms on a sixteenth of the wait up to
+ * 32 ms, since where many wait for long their questions are what keeps the others from their work.
  */
 int64_t clock_nap_ns(int64_t waited_ns);
 

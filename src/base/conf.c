@@ -374,7 +374,9 @@ static bool may_loosen(const struct conf *conf, enum conf_var var, enum limits_k
 	return in_file(conf, rows[var].name) || !conf->is_limited_by_file[kind];
 }
 
-/* When the schedulers' limits of GPU time hold: another text than these is the default, as HAMi's. */
+/*
+ * When the schedulers' limits of GPU time hold: another text than these is the default, as HAMi's.
+ */
 static void read_policy(struct conf *conf)
 {
 	const char *text = value_of(conf, CONF_GPU_CORE_UTILIZATION_POLICY);

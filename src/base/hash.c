@@ -24,7 +24,10 @@ static struct hash_link **bucket_at(struct hash *h, uint64_t i)
 	return &h->segment[s][i - ((uint64_t)HASH_FIRST << s)];
 }
 
-/* The bucket of a key: by as many bits of it as all buckets have, or by one less where it is not there. */
+/*
+ * The bucket of a key: by as many bits of it as all buckets have, or by one less where it is not
+ * there.
+ */
 static uint64_t bucket_of(const struct hash *h, uint64_t key)
 {
 	uint64_t buckets = HASH_FIRST + h->more, round, i;

@@ -1,7 +1,8 @@
 /*
- * A hash table of 64-bit keys that grows by a bucket or two at a time (linear hashing): no insertion is ever
- * slow, and none can fail; without memory for more buckets the chains only get longer. The caller owns
- * the links, which lie in what they find, and orders the calls. A table of zeros is empty.
+ * A hash table of 64-bit keys that grows by a bucket or two at a time (linear hashing): no
+ * insertion is ever slow, and none can fail; without memory for more buckets the chains only get
+ * longer. The caller owns the links, which lie in what they find, and orders the calls. A table of
+ * zeros is empty.
  */
 #pragma once
 
@@ -35,7 +36,7 @@ struct hash_link *hash_find(const struct hash *hash, uint64_t key);
 void hash_remove(struct hash *hash, struct hash_link *link);
 
 /*
- * Calls `visit` for each link, which may take that one out, but none other. The order is that of the
- * buckets.
+ * Calls `visit` for each link, which may take that one out, but none other. The order is that of
+ * the buckets.
  */
 void hash_each(struct hash *hash, void (*visit)(struct hash_link *link, void *arg), void *arg);

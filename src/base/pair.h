@@ -1,6 +1,6 @@
 /*
- * Two adjacent words that change together. Inline assembly because the compiler's 16-byte atomics call
- * a library (libatomic) that we do not load.
+ * Two adjacent words that change together. Inline assembly because the compiler's 16-byte atomics
+ * call a library (libatomic) that we do not load.
  */
 #pragma once
 
@@ -14,8 +14,8 @@ struct pair {
 };
 
 /*
- * Replaces *at by `new` if it still is *old; otherwise reads it whole into *old. A full barrier when
- * it succeeds.
+ * Replaces *at by `new` if it still is *old; otherwise reads it whole into *old. A full barrier
+ * when it succeeds.
  */
 #if defined __x86_64__
 static inline bool pair_cas(struct pair *at, struct pair *old, struct pair new)

@@ -25,8 +25,8 @@ int sys_futex_wait(const void *word, unsigned value, long long wait_ns);
 void sys_futex_wake_all(const void *word);
 
 /*
- * As these between processes, on a word of memory that they share: who waits with `bits` is woken by who
- * has one of them.
+ * As these between processes, on a word of memory that they share: who waits with `bits` is woken
+ * by who has one of them.
  */
 int sys_futex_wait_shared(const void *word, unsigned value, long long wait_ns, unsigned bits);
 void sys_futex_wake_shared(const void *word, unsigned bits);

@@ -16,4 +16,5 @@ struct turn {
 /* Waits for the turn, up to `wait_ns`. True when the calling thread has it. */
 bool turn_take(struct turn *turn, int64_t wait_ns);
 
+/* Gives a turn that was taken to the next; in the thread that took it. */
 void turn_give(struct turn *turn);

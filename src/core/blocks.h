@@ -1,10 +1,10 @@
 /*
- * The driver's blocks of device memory, by their number (address / block size): how many allocations
- * begin or end in each. Counts of neighbouring blocks lie side by side in a leaf, and a hash table finds
- * the leaf: a million allocations side by side have some thousands of leaves.
+ * The driver's blocks of device memory, by their number (address / block size): how many
+ * allocations begin or end in each. Counts of neighbouring blocks lie side by side in a leaf, and a
+ * hash table finds the leaf: a million allocations side by side have some thousands of leaves.
  *
- * The caller orders the calls. A table of zeros is empty. Memory is brought by the caller, so that no
- * entry can fail.
+ * The caller orders the calls. A table of zeros is empty. Memory is brought by the caller, so that
+ * no entry can fail.
  */
 #pragma once
 
@@ -33,11 +33,12 @@ struct blocks_leaf *blocks_take_spare(struct blocks *b);
 /* Keeps a leaf that is in no table, or frees it. NULL is fine. */
 void blocks_give_spare(struct blocks *b, struct blocks_leaf *leaf);
 
+/* True when there is a reference to the block. */
 bool blocks_has(const struct blocks *b, uint64_t number);
 
 /*
- * One reference more to the block; `leaf` is brought for it and is the table's from then on. True when
- * it is the first one.
+ * One reference more to the block; `leaf` is brought for it and is the table's from then on. True
+ * when it is the first one.
  */
 bool blocks_get(struct blocks *b, uint64_t number, struct blocks_leaf *leaf);
 

@@ -28,21 +28,24 @@ enum { WATCH_CROWD = 32 };
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
-	 * Changes of this process's memory that have begun and that are over: equal, and equal again
-	 * after a sample of the driver's figure, means that the sample fits what is tracked. Atomic.
+	 * Changes of this process's memory that have begun and that are over: equal, and equal
+	 * again after a sample of the driver's figure, means that the sample fits what is tracked.
+	 * Atomic.
 	 */
 	_Atomic uint64_t begun, over;
 	/* Samples are numbered as they begin; atomic. */
 	_Atomic uint64_t samples;
 	/*
-	 * Orders what is done with samples, and reservations that a sample must not undo; zero is an
-	 * unlocked mutex. Taken before the quota's; never held across a driver call.
+	 * Orders what is done with samples, and reservations that a sample must not undo; zero is
+	 * an unlocked mutex. Taken before the quota's; never held across a driver call.
 	 */
 	pthread_mutex_t mutex;
 	/* mutex */
 	uint64_t used_sample[RATION_DEVICES];
 	uint64_t kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; see keep() */
-	/* Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic. */
+	/*
+	 * Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic.
+	 */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
 	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
@@ -409,9 +412,9 @@ void charge_commit_handle(struct charge *c, uint64_t handle)
 }
 
 /*
- * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no call
- * tells which. So the charge goes on as overhead until a look at the card says what is still held.
- * Nobody finds room in it before that; where the card cannot be asked, it is given up.
+ * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no
+ * call tells which. So the charge goes on as overhead until a look at the card says what is still
+ * held. Nobody finds room in it before that; where the card cannot be asked, it is given up.
  */
 static void keep(struct handle_freed freed)
 {
@@ -494,8 +497,8 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
 }
 
 /*
- * mutex held: what the card holds is charged, as what is tracked or as overhead. Destroyed pools give
- * back by and by, and no call says so: what is less than it was is theirs first.
+ * mutex held: what the card holds is charged, as what is tracked or as overhead. Destroyed pools
+ * give back by and by, and no call says so: what is less than it was is theirs first.
  */
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
@@ -530,10 +533,10 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 }
 
 /*
- * While changes are under way the overhead cannot be told exactly, but the least that it must be: the
- * driver's figure less all data that may be in it: reserved before it was taken or meanwhile, and a
- * block for each request that hopes for room. With that charged, what is charged is not less than the
- * card's.
+ * While changes are under way the overhead cannot be told exactly, but the least that it must be:
+ * the driver's figure less all data that may be in it: reserved before it was taken or meanwhile,
+ * and a block for each request that hopes for room. With that charged, what is charged is not less
+ * than the card's.
  */
 static void raise(struct dev dev, enum quota_kind kind)
 {

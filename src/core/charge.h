@@ -32,9 +32,10 @@ void charge_init(const struct gpu_ops *ops);
 
 /*
  * Reserves for a linear allocation of `bytes` in context `ctx`. A small one that the limit has no
- * block left for may still go on: perhaps the driver has room in an open block. Where it has not, it
- * opens one, which is given back at once; such requests go one at a time, so that a process is above
- * its limit by one block on each device at most, for as long as that takes. 0, -EDQUOT, -ENOMEM.
+ * block left for may still go on: perhaps the driver has room in an open block. Where it has not,
+ * it opens one, which is given back at once; such requests go one at a time, so that a process is
+ * above its limit by one block on each device at most, for as long as that takes. 0, -EDQUOT,
+ * -ENOMEM.
  */
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
@@ -55,8 +56,8 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
 int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
 /*
- * The driver made the object with this handle. As charge_commit(); or -EOVERFLOW: it is charged, and
- * more than the limit allows. The caller ends it as any object.
+ * The driver made the object with this handle. As charge_commit(); or -EOVERFLOW: it is charged,
+ * and more than the limit allows. The caller ends it as any object.
  */
 int charge_commit_object(struct charge *c, const void *handle);
 
@@ -108,8 +109,8 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 int charge_watch(struct dev dev);
 
 /*
- * How long to wait between two charge_watch(), ns, where the card has so many processes. What one look
- * costs the driver grows with them, and each of them looks: all together must not.
+ * How long to wait between two charge_watch(), ns, where the card has so many processes. What one
+ * look costs the driver grows with them, and each of them looks: all together must not.
  */
 int64_t charge_watch_every_ns(unsigned processes);
 
@@ -129,13 +130,13 @@ uint64_t charge_looks(void);
 int charge_reserve_context(struct dev dev, uint64_t bytes);
 
 /*
- * Something ended or began that is not in the books as it was. The sum is made right by the driver's
- * figure: as soon as nothing is under way, in charge_over() at the latest.
+ * Something ended or began that is not in the books as it was. The sum is made right by the
+ * driver's figure: as soon as nothing is under way, in charge_over() at the latest.
  */
 void charge_look_later(struct dev dev);
 
 /*
- * The driver freed memory at `addr`, or of a handle (0), that was not known here. It may be that of an
- * allocation that is on its way into the books: this is then ended there.
+ * The driver freed memory at `addr`, or of a handle (0), that was not known here. It may be that of
+ * an allocation that is on its way into the books: this is then ended there.
  */
 void charge_freed_unknown(uint64_t addr);

@@ -27,7 +27,8 @@ struct device_info {
 
 /*
  * Enters `listed` (NVML's devices, in its order) into the region's table, keeping room for those of
- * `own` (this process's, by ordinal), which are entered whatever happens. The creation lock is held.
+ * `own` (this process's, by ordinal), which are entered whatever happens. The creation lock is
+ * held.
  */
 void device_enter(struct region *region, const struct device_info *listed, int listed_count,
 		  const struct device_info *own, int own_count);
@@ -48,8 +49,8 @@ bool device_ordinal(struct dev dev, struct cuda_ord *out_ord);
 int device_ordinals(void);
 
 /*
- * Says in *out_error which item of the region's limits of a kind names no device of its table: 0 when
- * all do, -ENODEV. The creation lock is held.
+ * Says in *out_error which item of the region's limits of a kind names no device of its table: 0
+ * when all do, -ENODEV. The creation lock is held.
  */
 int device_check_spec(const struct region *region, enum limits_kind kind,
 		      struct limits_error *out_error);

@@ -186,7 +186,9 @@ uint64_t gate_passes(void)
 	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
 	uint64_t sum = used;
 
-	/* A cell that changes hands begins at 0: its place in the sum differs from its neighbours'. */
+	/*
+	 * A cell that changes hands begins at 0: its place in the sum differs from its neighbours'.
+	 */
 	for (uint32_t i = 0; i < used; i++)
 		sum = sum * 31 + atomic_load_explicit(&state.s.cells[i].in, memory_order_relaxed);
 	return sum;

@@ -1,16 +1,16 @@
 /*
- * The gate: the one place that every launch, every other use of device memory and every change of where
- * it lies passes. Whoever wants everything still closes it and waits until nobody is inside.
+ * The gate: the one place that every launch, every other use of device memory and every change of
+ * where it lies passes. Whoever wants everything still closes it and waits until nobody is inside.
  *
- * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave: say
- * "out". Neither is a locked instruction, a fence or a shared line. Closing makes every cell not
- * open, has the kernel put a barrier into every running thread (membarrier), and waits until none is
- * in. Either a thread's look came after the barrier, then it saw the gate closed; or its "in" came
- * before, then the closer sees it.
+ * Each thread has a cell of its own. Enter: say "in", then look whether the cell is open; leave:
+ * say "out". Neither is a locked instruction, a fence or a shared line. Closing makes every cell
+ * not open, has the kernel put a barrier into every running thread (membarrier), and waits until
+ * none is in. Either a thread's look came after the barrier, then it saw the gate closed; or its
+ * "in" came before, then the closer sees it.
  *
  * A cell that is not open is the one test for everything unusual: a new thread, a fork child (the
- * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open to all but to
- * gate_try(): work that is to be measured or held goes another way.
+ * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open to all but
+ * to gate_try(): work that is to be measured or held goes another way.
  *
  * A thread inside that enters again (a callback in a driver call) passes: it is inside already.
  */
@@ -57,8 +57,8 @@ static inline uint32_t gate_enter(void)
 }
 
 /*
- * As gate_enter() where nothing is unusual and nobody watches: true, and *out_was_in is what it would
- * have returned. Else false and nothing is done.
+ * As gate_enter() where nothing is unusual and nobody watches: true, and *out_was_in is what it
+ * would have returned. Else false and nothing is done.
  */
 static inline bool gate_try(uint32_t *out_was_in)
 {
@@ -87,8 +87,8 @@ static inline void gate_leave(uint32_t was_in)
 }
 
 /*
- * What `call`, a call of the driver, says; it is made inside the gate. Nothing that may wait for room, for
- * another thread or for the region belongs in there: who closes the gate waits for it.
+ * What `call`, a call of the driver, says; it is made inside the gate. Nothing that may wait for
+ * room, for another thread or for the region belongs in there: who closes the gate waits for it.
  */
 #define GATE_CALL(call)                              \
 	({                                           \
@@ -108,7 +108,10 @@ int gate_close(int64_t wait_ns);
 /* Opens it again and wakes who waits. */
 void gate_open(void);
 
-/* Leaves after gate_try(). In a child that was forked inside, the cell is nobody's: no harm is done. */
+/*
+ * Leaves after gate_try(). In a child that was forked inside, the cell is nobody's: no harm is
+ * done.
+ */
 static inline void gate_leave_try(uint32_t was_in)
 {
 	atomic_store_explicit(&gate_cell->in, was_in + 2, memory_order_release);

@@ -31,7 +31,10 @@ RB_HEAD(lane_tree, lane);
 struct store {
 	uint64_t reserved_bytes; /* of all graphs */
 	uint64_t lanes_bytes;    /* of all lanes */
-	/* At most, as no call of ours tells when it is freed: by graphs that are alive, and by others. */
+	/*
+	 * At most, as no call of ours tells when it is freed: by graphs that are alive, and by
+	 * others.
+	 */
 	uint64_t kept_bytes, left_bytes;
 };
 

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 
 /*
- * Physical memory: alive while a handle or a mapping of it is left. The driver gives a handle's value
- * to no other memory before; so what is mapped by a value that is not entered yet (its creation is
- * under way in another thread, or it is host memory) stands under that value until it is.
+ * Physical memory: alive while a handle or a mapping of it is left. The driver gives a handle's
+ * value to no other memory before; so what is mapped by a value that is not entered yet (its
+ * creation is under way in another thread, or it is host memory) stands under that value until it
+ * is.
  */
 struct memory {
 	RB_ENTRY(memory) entry;

@@ -37,9 +37,9 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
 		  struct handle_freed *out_stale);
 
 /*
- * Enters a handle on `dev` that the driver gave for memory from elsewhere. It has no bytes of its own:
- * what is held with it, and by whom it is charged, only the driver's figure tells. Where its value is
- * that of a handle we know, it is one reference more.
+ * Enters a handle on `dev` that the driver gave for memory from elsewhere. It has no bytes of its
+ * own: what is held with it, and by whom it is charged, only the driver's figure tells. Where its
+ * value is that of a handle we know, it is one reference more.
  */
 void handle_import(struct handle_node *node, uint64_t handle, struct dev dev);
 
@@ -50,9 +50,9 @@ bool handle_has_imports(struct dev dev);
 bool handle_take_ended_import(struct dev dev);
 
 /*
- * Before the driver maps or retains: the node becomes a use of the memory of `handle`, or of what is
- * mapped at `addr`, so that it stays charged whatever other threads release and unmap meanwhile. A
- * value that is not entered may be before the call is over. handle_map(), handle_retain() or
+ * Before the driver maps or retains: the node becomes a use of the memory of `handle`, or of what
+ * is mapped at `addr`, so that it stays charged whatever other threads release and unmap meanwhile.
+ * A value that is not entered may be before the call is over. handle_map(), handle_retain() or
  * handle_unuse() must follow.
  */
 void handle_use(struct handle_node *node, uint64_t handle);

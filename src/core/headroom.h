@@ -1,7 +1,8 @@
 /*
- * Headroom: what the card itself had free when the driver was asked last. As long as that is at least
- * a tenant's whole limit, the limit alone says what the tenant can get, and the driver need not be asked
- * again at once: what the tenant has taken of the card since is charged, so it is off both.
+ * Headroom: what the card itself had free when the driver was asked last. As long as that is at
+ * least a tenant's whole limit, the limit alone says what the tenant can get, and the driver need
+ * not be asked again at once: what the tenant has taken of the card since is charged, so it is off
+ * both.
  *
  * Other tenants take memory meanwhile: that is seen up to HEADROOM_NS later.
  *
@@ -17,8 +18,8 @@
 #define HEADROOM_NS (INT64_C(1) << 17)
 
 /*
- * The driver, asked at `now_ns` (CLOCK_MONOTONIC) or later, said what the card has free and how much it
- * has in all, which is always the same.
+ * The driver, asked at `now_ns` (CLOCK_MONOTONIC) or later, said what the card has free and how
+ * much it has in all, which is always the same.
  */
 void headroom_note(struct dev dev, uint64_t free_bytes, uint64_t total_bytes, int64_t now_ns);
 

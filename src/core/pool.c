@@ -151,8 +151,9 @@ static void add_physical(const struct pool *pool, int64_t bytes)
 }
 
 /*
- * mutex held: charges what nobody has reserved. The card has given it: it counts whatever the limit, or
- * the next request would find room that is not there. 0, or -ESTALE when the region is lost.
+ * mutex held: charges what nobody has reserved. The card has given it: it counts whatever the
+ * limit, or the next request would find room that is not there. 0, or -ESTALE when the region is
+ * lost.
  */
 static int grow(struct pool *pool, uint64_t bytes)
 {

@@ -38,9 +38,9 @@ bool pool_device(const void *pool, struct dev *out_dev);
 int pool_reserve(const void *pool, uint64_t bytes);
 
 /*
- * True while a pool of the device is over: it grew by what the limit does not allow, which cannot be
- * known before (room in pieces), and the tenant is still above its limit. Nothing is to be asked of
- * the device's pools then. A store does not count: it keeps what it has as long as graphs live.
+ * True while a pool of the device is over: it grew by what the limit does not allow, which cannot
+ * be known before (room in pieces), and the tenant is still above its limit. Nothing is to be asked
+ * of the device's pools then. A store does not count: it keeps what it has as long as graphs live.
  */
 bool pool_any_over(struct dev dev);
 
@@ -52,8 +52,8 @@ uint64_t pool_ask(void);
 
 /*
  * Settles: the driver says the pool holds `held_bytes`, and this thread had reserved
- * `reserved_bytes` for it (0: none). What it holds is charged whatever the limit. 0, -EDQUOT while it
- * is over: the caller gives memory back and settles again; or -ESTALE when the region is lost.
+ * `reserved_bytes` for it (0: none). What it holds is charged whatever the limit. 0, -EDQUOT while
+ * it is over: the caller gives memory back and settles again; or -ESTALE when the region is lost.
  */
 int pool_settle(const void *pool, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes);
 
@@ -64,9 +64,9 @@ void pool_keep(const void *pool, uint64_t reserved_bytes);
 void pool_cancel(const void *pool, uint64_t reserved_bytes);
 
 /*
- * Takes a pool out before the driver destroys it, so that its handle can be another's at once: NULL when
- * it is not known. Then it was destroyed or it was not. If it was empty all that it held goes; else it
- * stays charged, as the driver keeps it until the last allocation is freed, and goes by
+ * Takes a pool out before the driver destroys it, so that its handle can be another's at once: NULL
+ * when it is not known. Then it was destroyed or it was not. If it was empty all that it held goes;
+ * else it stays charged, as the driver keeps it until the last allocation is freed, and goes by
  * pool_release_orphans().
  */
 struct pool *pool_take(const void *pool);
@@ -77,8 +77,8 @@ void pool_put_back(struct pool *pool);
 bool pool_any_orphans(struct dev dev);
 
 /*
- * Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less. Returns
- * how much.
+ * Takes up to `bytes` off the charges of destroyed pools of the device: the card holds less.
+ * Returns how much.
  */
 uint64_t pool_release_orphans(struct dev dev, uint64_t bytes);
 

@@ -72,8 +72,8 @@ static void lose_region(void)
 }
 
 /*
- * False when the region is not the one that we joined; its pages must not be touched then. That the file
- * has not been cut short is asked of the kernel, so not in every call.
+ * False when the region is not the one that we joined; its pages must not be touched then. That the
+ * file has not been cut short is asked of the kernel, so not in every call.
  */
 bool quota_has_region(int64_t now_ns)
 {
@@ -396,8 +396,8 @@ unsigned quota_slot(void)
 void quota_leave(void)
 {
 	/*
-	 * A thread that shows our figures now has the mutex; one that was ended in the midst of it has
-	 * it for ever, so the monitors' view is not worth waiting for.
+	 * A thread that shows our figures now has the mutex; one that was ended in the midst of it
+	 * has it for ever, so the monitors' view is not worth waiting for.
 	 */
 	for (int tries = 0; atomic_load(&state.s.changers) > 0; tries++) {
 		if (tries == 100)

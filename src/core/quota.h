@@ -24,14 +24,15 @@ void quota_init(struct region *region, struct slot *slot);
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /*
- * Charges `bytes` whatever the limit: the card has given them already. 0, or -ESTALE when the region
- * is not ours any more.
+ * Charges `bytes` whatever the limit: the card has given them already. 0, or -ESTALE when the
+ * region is not ours any more.
  */
 int quota_charge(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /*
  * Makes what this process holds as context and module `bytes` together, whatever the limit: the
- * card has given them already. What is added counts as `kind`; what is taken off is of `kind` first.
+ * card has given them already. What is added counts as `kind`; what is taken off is of `kind`
+ * first.
  */
 void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
@@ -67,14 +68,14 @@ unsigned quota_slot(void);
 void quota_leave(void);
 
 /*
- * NVML lists this process under this pid, which is not its own: the tenant's monitors and views find its
- * row by it (hostpid of the HAMi layout).
+ * NVML lists this process under this pid, which is not its own: the tenant's monitors and views
+ * find its row by it (hostpid of the HAMi layout).
  */
 void quota_name_host_pid(unsigned pid);
 
 /*
- * The tenant's sum and its limit (0: none) on a device. When the region is not ours any more the sum
- * is UINT64_MAX and the limit the one read last.
+ * The tenant's sum and its limit (0: none) on a device. When the region is not ours any more the
+ * sum is UINT64_MAX and the limit the one read last.
  */
 uint64_t quota_used(struct dev dev);
 uint64_t quota_limit(struct dev dev);
@@ -104,8 +105,8 @@ struct quota_share quota_share(struct dev dev, int64_t now_ns);
 const char *quota_uuid(struct dev dev);
 
 /*
- * What one context was last seen to cost on the device, by any process of the tenant: 0 = not known.
- * And a process that has seen it says so.
+ * What one context was last seen to cost on the device, by any process of the tenant: 0 = not
+ * known. And a process that has seen it says so.
  */
 uint64_t quota_context_bytes(struct dev dev);
 void quota_learn_context(struct dev dev, uint64_t bytes);

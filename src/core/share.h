@@ -1,8 +1,8 @@
 /*
  * The share: how much of a device's time the tenant may use, by its configuration.
  *
- * Thread safe, without a lock. `now_ns` is clock_now_ns(). When the region is not ours any more, both
- * say what was so last.
+ * Thread safe, without a lock. `now_ns` is clock_now_ns(). When the region is not ours any more,
+ * both say what was so last.
  */
 #pragma once
 

@@ -24,7 +24,10 @@ struct slab {
 	pthread_mutex_t mutex;
 	struct range addresses;
 	struct slab_region *regions[REGIONS];
-	/* The longest free run by slots: 1 is of all, 2i and 2i + 1 are i's halves, the slots at the end. */
+	/*
+	 * The longest free run by slots: 1 is of all, 2i and 2i + 1 are i's halves, the slots at
+	 * the end.
+	 */
 	uint16_t most[2 * REGIONS];
 	struct slab_queue quarantine;
 	struct slab_stats stats; /* but for the fences */

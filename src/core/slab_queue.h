@@ -1,6 +1,6 @@
 /*
- * Runs that were freed, in the order of their frees, each with the fence that it waits for. Room for a
- * run is made when it is taken, so that its free cannot fail and allocates nothing.
+ * Runs that were freed, in the order of their frees, each with the fence that it waits for. Room
+ * for a run is made when it is taken, so that its free cannot fail and allocates nothing.
  *
  * No lock inside: slab.c orders the calls.
  */
@@ -22,8 +22,8 @@ struct slab_queue {
 	uint32_t head_at, tail_at; /* in their pieces */
 	uint64_t pieces, room;     /* of room: runs that are in it or may be pushed */
 	/*
-	 * Runs that follow each other and wait for the same fence: a ring. The fences ascend; where it is
-	 * full, the last batch takes what comes and waits for that.
+	 * Runs that follow each other and wait for the same fence: a ring. The fences ascend; where
+	 * it is full, the last batch takes what comes and waits for that.
 	 */
 	struct {
 		uint64_t fence, runs;

@@ -41,7 +41,10 @@ static uint16_t longest_in(uint64_t bits)
 
 	if (!bits)
 		return 0;
-	/* Where runs of 1, 2, 4, ... begin; then what the longest of them has beyond its power of two. */
+	/*
+	 * Where runs of 1, 2, 4, ... begin; then what the longest of them has beyond its power of
+	 * two.
+	 */
 	while (power < 5 && (begin[power + 1] = begin[power] & begin[power] >> (1 << power)))
 		power++;
 	found = begin[power];

@@ -1,10 +1,10 @@
 /*
- * One region of a slab: addresses, some blocks of which have memory, and which chunks of 512 bytes of
- * that are taken. A request is served by a run of chunks, so that it wastes less than one chunk
+ * One region of a slab: addresses, some blocks of which have memory, and which chunks of 512 bytes
+ * of that are taken. A request is served by a run of chunks, so that it wastes less than one chunk
  * whatever its size; a run may cross blocks. Bits say which chunks are taken, which begin a run and
- * which of those runs are in quarantine; over the bits stands a tree of the longest free runs, so that
- * the first run that is long enough is found, and a change is entered, in as many steps as the tree is
- * high: twelve.
+ * which of those runs are in quarantine; over the bits stands a tree of the longest free runs, so
+ * that the first run that is long enough is found, and a change is entered, in as many steps as the
+ * tree is high: twelve.
  *
  * Knows no addresses, calls nothing, has no lock: slab.c orders the calls.
  */
@@ -81,7 +81,10 @@ void slab_region_unclaim(struct slab_region *region, uint32_t block, uint32_t co
 /* Claims an extent in which nothing is taken. Returns its blocks, 0 when there is none. */
 uint32_t slab_region_claim_unused(struct slab_region *region, uint32_t *out_block);
 
-/* Takes the first run of `count` free chunks; slab_region_most() is at least that. Returns its first. */
+/*
+ * Takes the first run of `count` free chunks; slab_region_most() is at least that. Returns its
+ * first.
+ */
 uint32_t slab_region_take(struct slab_region *region, uint32_t count);
 
 /* True when a run that is not in quarantine begins with this chunk. */

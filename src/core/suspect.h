@@ -1,6 +1,7 @@
 /*
- * Addresses that the driver freed while they were unknown here, the last few: the allocation may have been
- * on its way into the books, so whoever enters one of them asks the driver whether it is still there.
+ * Addresses that the driver freed while they were unknown here, the last few: the allocation may
+ * have been on its way into the books, so whoever enters one of them asks the driver whether it is
+ * still there.
  *
  * Thread safe; nothing here calls the driver.
  */

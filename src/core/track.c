@@ -11,8 +11,8 @@ enum { FIRST, LAST, ENDS };
 enum { DROPPED = 0 };
 
 /*
- * As small as it gets: there may be a million, each of them looked at from the cold. The link is first, so
- * that what is found is known by it.
+ * As small as it gets: there may be a million, each of them looked at from the cold. The link is
+ * first, so that what is found is known by it.
  */
 struct track_node {
 	struct hash_link link; /* by address */

@@ -96,8 +96,8 @@ uint64_t track_address(const struct track_node *node);
 uint64_t track_number(uint64_t addr);
 
 /*
- * Ends the allocation at `addr` if it is still the one with that number: it was freed unseen. Returns
- * the bytes no longer held of *out_dev.
+ * Ends the allocation at `addr` if it is still the one with that number: it was freed unseen.
+ * Returns the bytes no longer held of *out_dev.
  */
 uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev);
 

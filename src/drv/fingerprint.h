@@ -1,7 +1,7 @@
 /*
  * Which row of NVML's process list is this process's, where it does not stand under our pid: an
- * allocation of a size that nobody guesses is made and given back, and the row that rose and fell by
- * just that is ours.
+ * allocation of a size that nobody guesses is made and given back, and the row that rose and fell
+ * by just that is ours.
  */
 #pragma once
 
@@ -20,5 +20,8 @@ struct fingerprint {
 	uint64_t seed; /* of the sizes: another for every process */
 };
 
-/* The pid of our row, or 0 when it was not found. Some twenty questions to NVML, about 3 ms. */
+/*
+ * The pid of our row, or 0 when it was not found. Three to eight rounds of three questions to NVML:
+ * about a millisecond.
+ */
 unsigned fingerprint_find(nvmlDevice_t dev, const struct fingerprint *fingerprint);

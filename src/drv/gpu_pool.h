@@ -12,15 +12,15 @@
 bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord);
 
 /*
- * The device of a pool that the program did not create: a device's own, or the one that it uses now.
- * False when it is none of those.
+ * The device of a pool that the program did not create: a device's own, or the one that it uses
+ * now. False when it is none of those.
  */
 bool gpu_pool_recognise(CUmemoryPool pool, CUstream stream, struct cuda_ord *out_ord,
 			enum pool_kind *out_kind);
 
 /*
- * What the pool (or a device's graph store, core/graph.h) holds of its device; false when the driver
- * cannot say.
+ * What the pool (or a device's graph store, core/graph.h) holds of its device; false when the
+ * driver cannot say.
  */
 bool gpu_pool_held(const void *pool, uint64_t *out_bytes);
 
@@ -47,7 +47,7 @@ void gpu_pool_refresh(struct dev dev);
 bool gpu_pool_reclaim(struct dev dev);
 
 /*
- * An allocation that passed the limit was freed in `stream`: what the pool took for it goes back to the
- * card, at once if the stream comes to it soon, else when the pool is looked at next.
+ * An allocation that passed the limit was freed in `stream`: what the pool took for it goes back to
+ * the card, at once if the stream comes to it soon, else when the pool is looked at next.
  */
 void gpu_pool_undone(struct dev dev, CUstream stream);

@@ -16,9 +16,10 @@ struct nvml_list {
 };
 
 /*
- * Reads the list; the caller frees it. Each question goes through all processes of the card, so the first
- * has room for as many as there were last, `expected`, and some more. 0, -EAGAIN when it grew meanwhile or there is no memory for
- * it, -ENOTSUP where NVML has none; nothing is to be freed then.
+ * Reads the list; the caller frees it. Each question goes through all processes of the card, so the
+ * first has room for as many as there were last, `expected`, and some more. 0, -EAGAIN when it grew
+ * meanwhile or there is no memory for it, -ENOTSUP where NVML has none; nothing is to be freed
+ * then.
  */
 int nvml_list_read(nvmlDevice_t dev, unsigned expected, struct nvml_list *out);
 void nvml_list_free(struct nvml_list *list);

@@ -14,5 +14,6 @@ struct relaxed {
 	bool is_set;
 };
 
+/* Sets the calling thread's mode; relaxed_end() takes what it answered, in the same thread. */
 struct relaxed relaxed_begin(void);
 void relaxed_end(struct relaxed before);

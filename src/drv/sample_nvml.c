@@ -57,7 +57,10 @@ bool sample_nvml_knows(const char *uuid)
 	return handle_of(uuid, &dev);
 }
 
-/* NVML may want room for the longest name there is. One that is too long for the region is no device. */
+/*
+ * NVML may want room for the longest name there is. One that is too long for the region is no
+ * device.
+ */
 static int add_device(nvmlDevice_t dev, struct device_info *out)
 {
 	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];

@@ -12,7 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All devices that NVML shows, MIG slices in the place of their card, in its order. Count, or -errno. */
+/*
+ * All devices that NVML shows, MIG slices in the place of their card, in its order. Count, or
+ * -errno.
+ */
 int sample_nvml_devices(struct device_info *out, int max);
 
 /* True when NVML knows a device of this UUID. */
@@ -35,7 +38,8 @@ void sample_nvml_check_pids(const char *uuid);
 
 /*
  * Where NVML's list does not show this process under its own pid (older drivers list those of the
- * host): searches its row by what it is made to hold, and goes by that row from then on. This process
- * has a context on the device. The pid in the list, or 0; a few times in a process's life at most.
+ * host): searches its row by what it is made to hold, and goes by that row from then on. This
+ * process has a context on the device. The pid in the list, or 0; a few times in a process's life
+ * at most.
  */
 unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint);

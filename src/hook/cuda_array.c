@@ -63,8 +63,8 @@ enum { LEVELS_MAX = 64, SIDE_MAX = 1 << 18, SIDE_3D_MAX = 1 << 15, CHANNELS_MAX 
 	 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)
 
 /*
- * False for what the driver refuses for its arguments, which it looks at before it looks for room. Where
- * it does not after all, nothing is lost: what it took is measured.
+ * False for what the driver refuses for its arguments, which it looks at before it looks for room.
+ * Where it does not after all, nothing is lost: what it took is measured.
  */
 static bool is_plausible(const struct shape *s)
 {
@@ -111,8 +111,8 @@ typedef CUresult create_fn(const struct create *c);
 typedef CUresult destroy_fn(const void *handle);
 
 /*
- * Small ones share what the card gave for the first of them, and it stays until the last has gone: so
- * the card is asked after each end.
+ * Small ones share what the card gave for the first of them, and it stays until the last has gone:
+ * so the card is asked after each end.
  */
 static CUresult destroy(const void *handle, destroy_fn *call)
 {

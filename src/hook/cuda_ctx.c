@@ -242,8 +242,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 }
 
 /*
- * Release and reset of a primary context. It is gone if the driver says so afterwards, or if another
- * thread saw that and began to make a new one.
+ * Release and reset of a primary context. It is gone if the driver says so afterwards, or if
+ * another thread saw that and began to make a new one.
  */
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {

@@ -17,7 +17,10 @@ enum { GRAPH_DEPTH_MAX = 32 };
 /* The sum of a graph so far. */
 struct sum {
 	struct graph_memory memory;
-	/* Addresses of its allocations less those that it frees: 0 when it frees just what it allocates. */
+	/*
+	 * Addresses of its allocations less those that it frees: 0 when it frees just what it
+	 * allocates.
+	 */
 	CUdeviceptr unfreed;
 };
 
@@ -328,8 +331,8 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 }
 
 /*
- * After a launch or upload the graph's memory is physical: the stores' figures say how much. They may
- * also have grown because it runs beside another graph.
+ * After a launch or upload the graph's memory is physical: the stores' figures say how much. They
+ * may also have grown because it runs beside another graph.
  */
 static void settle(CUgraphExec exec, const void *stream,
 		   const uint64_t memory_bytes[RATION_DEVICES],

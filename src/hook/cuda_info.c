@@ -40,8 +40,8 @@ static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
 }
 
 /*
- * Whether an output may be NULL is the driver's to say. It takes microseconds to say what the card has
- * free; while that is more than the whole limit, it is asked once in HEADROOM_NS. An error that
+ * Whether an output may be NULL is the driver's to say. It takes microseconds to say what the card
+ * has free; while that is more than the whole limit, it is asked once in HEADROOM_NS. An error that
  * earlier work left in the context is told by other calls at once, and by this one that much later.
  */
 CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)

@@ -1,4 +1,6 @@
-/* Modules and libraries: their code and variables are device memory that no allocation call shows. */
+/*
+ * Modules and libraries: their code and variables are device memory that no allocation call shows.
+ */
 #include "core/gate.h"
 #include "hook/overhead.h"
 

@@ -79,9 +79,9 @@ static bool is_capturing(CUstream stream)
 
 /*
  * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
- * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve it
- * after all: then the pool grows unreserved, past the limit perhaps, until that is undone. Until then
- * nothing more is asked of it, so every thread is above the limit by one request at most.
+ * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve
+ * it after all: then the pool grows unreserved, past the limit perhaps, until that is undone. Until
+ * then nothing more is asked of it, so every thread is above the limit by one request at most.
  */
 static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
 {
@@ -193,8 +193,8 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
 }
 
 /*
- * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the card's
- * figure holds it, and it counts as overhead.
+ * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the
+ * card's figure holds it, and it counts as overhead.
  */
 static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 {
@@ -224,8 +224,8 @@ CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
 }
 
 /*
- * Where memory of a new pool counts. Managed memory of no device in particular counts on the calling
- * thread's, else on the first.
+ * Where memory of a new pool counts. Managed memory of no device in particular counts on the
+ * calling thread's, else on the first.
  */
 static enum enter place(const CUmemPoolProps *props, struct dev *out_dev, enum pool_kind *out_kind)
 {

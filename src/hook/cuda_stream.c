@@ -26,8 +26,8 @@ DESTROY(cuStreamDestroy)
 DESTROY(cuStreamDestroy_v2)
 
 /*
- * Captures begin, and are counted before they do: while there may be one, each stream is asked before
- * something of ours goes into it.
+ * Captures begin, and are counted before they do: while there may be one, each stream is asked
+ * before something of ours goes into it.
  */
 #define CAPTURE(sym, ...)                                \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \

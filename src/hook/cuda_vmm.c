@@ -150,8 +150,8 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	handle_use_mapped(node, (uint64_t)(uintptr_t)addr);
 	res = GATE_CALL(real.cuMemRetainAllocationHandle(&handle, addr));
 	/*
-	 * The driver answers with the handle's own value, one reference more (docs/real-gpu.md); the
-	 * memory lives on by it even when every handle before was released.
+	 * The driver answers with the handle's own value, one reference more (docs/real-gpu.md);
+	 * the memory lives on by it even when every handle before was released.
 	 */
 	charge_freed_handle(res == CUDA_SUCCESS ? handle_retain(node, handle) : handle_unuse(node));
 	charge_over();
@@ -186,7 +186,9 @@ static uint64_t overhead_bytes(struct dev dev)
 	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
 }
 
-/* 0, or -EDQUOT when what is held with an import passes the limit; *out_bytes is then what it took. */
+/*
+ * 0, or -EDQUOT when what is held with an import passes the limit; *out_bytes is then what it took.
+ */
 static int check_import(struct dev dev, const uint64_t before_bytes[RATION_DEVICES],
 			uint64_t *out_bytes)
 {

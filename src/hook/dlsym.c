@@ -25,14 +25,18 @@ SYMBOL_EARLY struct dlsym_route dlsym_route(void *handle, const char *name, void
 		return (struct dlsym_route){ 0, (void *)real_dlsym };
 
 	driver = real_find(row->lib) ? real_pointer(row) : NULL;
-	/* The driver's own lookups get the driver's own: a plain jump would find our export first. */
+	/*
+	 * The driver's own lookups get the driver's own: a plain jump would find our export first.
+	 */
 	if (driver && real_owns(caller))
 		return handle == RTLD_DEFAULT ? answer(driver) :
 						(struct dlsym_route){ 0, (void *)real_dlsym };
 	if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
 		if (driver)
 			return answer(hook);
-		/* From our own code RTLD_NEXT is what the process would find if we were not there. */
+		/*
+		 * From our own code RTLD_NEXT is what the process would find if we were not there.
+		 */
 		return answer(real_dlsym(RTLD_NEXT, name));
 	}
 	p = real_dlsym(handle, name);

@@ -30,7 +30,9 @@ CUresult enter_refusal(void)
 
 enum enter enter_ordinal(CUdevice ord, struct dev *out_dev)
 {
-	/* Before cuInit there are no devices to enter, and the driver refuses the call by itself. */
+	/*
+	 * Before cuInit there are no devices to enter, and the driver refuses the call by itself.
+	 */
 	if (!init_is_member() && !gpu_cuda_ready())
 		return ENTER_FORWARD;
 	switch (init_member()) {

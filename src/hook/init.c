@@ -79,8 +79,8 @@ static void make_pod_directory(struct conf *conf)
 }
 
 /*
- * The directory of a tenant of `ration run` goes when nobody lives in it. A program that comes later
- * has the limit all the same.
+ * The directory of a tenant of `ration run` goes when nobody lives in it. A program that comes
+ * later has the limit all the same.
  */
 static void make_tenant_directory(char *region_path)
 {
@@ -171,11 +171,10 @@ static void warn_of_limits(const struct region *r)
 		uint64_t physical = r->own->devices[d].physical_bytes;
 
 		if (limit && physical && limit > physical)
-			log_warn(
-				"%s: %llu MiB for device %d is more than its %llu MiB: the card's size "
-				"holds",
-				r->own->mem_source, (unsigned long long)(limit >> 20), d,
-				(unsigned long long)(physical >> 20));
+			log_warn("%s: %llu MiB for device %d is more than its %llu MiB: the card's "
+				 "size holds",
+				 r->own->mem_source, (unsigned long long)(limit >> 20), d,
+				 (unsigned long long)(physical >> 20));
 	}
 }
 
@@ -248,7 +247,9 @@ static enum init_state attach(struct init_process *p, bool is_member)
 	return INIT_FAILED;
 }
 
-/* As attach(); a lock that was busy for too long is no answer for ever: the next call tries again. */
+/*
+ * As attach(); a lock that was busy for too long is no answer for ever: the next call tries again.
+ */
 static unsigned attach_once(struct init_process *p, bool is_member)
 {
 	unsigned before = atomic_load(&p->state), state = attach(p, is_member);

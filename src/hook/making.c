@@ -180,8 +180,8 @@ void making_give_up(struct making *m)
 }
 
 /*
- * Keeps what one cost, if what the card gave meanwhile was its alone. Modules that other threads load
- * may be in it all the same, so the least that was seen counts.
+ * Keeps what one cost, if what the card gave meanwhile was its alone. Modules that other threads
+ * load may be in it all the same, so the least that was seen counts.
  */
 static void learn(struct making *m, bool is_alone)
 {

@@ -56,7 +56,9 @@ static nvmlReturn_t keep(const struct nvml_share *share, const struct samples *s
 	return kept ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
-/* The size that a buffer must have is NVML's to say: its samples go into it before ours are left. */
+/*
+ * The size that a buffer must have is NVML's to say: its samples go into it before ours are left.
+ */
 nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t dev,
 						  nvmlProcessUtilizationSample_t *out_utilization,
 						  unsigned int *inout_count,
@@ -181,8 +183,8 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingPids(nvmlDevice_t dev, unsigned int *in
 }
 
 /*
- * Whose account `pid` is: true when it is to be shown, with the pid by which NVML knows it. Another's
- * is one that the card does not have.
+ * Whose account `pid` is: true when it is to be shown, with the pid by which NVML knows it.
+ * Another's is one that the card does not have.
  */
 static bool find_account(nvmlDevice_t dev, unsigned pid, unsigned *out_driver_pid)
 {

@@ -69,8 +69,8 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t dev,
 }
 
 /*
- * BAR1 is a window on the device's memory. NVML does not say whose mappings are in it, so what shows
- * as used is what the card says, but no more than the tenant holds at all.
+ * BAR1 is a window on the device's memory. NVML does not say whose mappings are in it, so what
+ * shows as used is what the card says, but no more than the tenant holds at all.
  */
 nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
 {

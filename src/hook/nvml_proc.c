@@ -2,8 +2,9 @@
  * NVML's lists of processes: those of the tenant, under the pids that this process knows.
  *
  * A process of another tenant is not shown, nor one of a pid namespace that has no name here. The
- * compute list is the tenant's living processes that hold memory of the device, whatever NVML lists;
- * the graphics and MPS lists are those of them that NVML has there. Bytes are what is charged.
+ * compute list is the tenant's living processes that hold memory of the device, whatever NVML
+ * lists; the graphics and MPS lists are those of them that NVML has there. Bytes are what is
+ * charged.
  *
  * nvmlSystemGetProcessName reads /proc in this process's own namespace and stays as it is: it names
  * the pids that are shown here, and nobody whom /proc would not show.
@@ -56,9 +57,9 @@ struct answer {
 #define FILL 0xa5
 
 /*
- * How long NVML's rows are. Some drivers have another layout behind a name than the header says (_v3
- * of 535.43 to 535.86 writes 32 bytes a row, others 16); who calls them knows that, so our rows are
- * as long as the driver's own. Where it has none the header holds.
+ * How long NVML's rows are. Some drivers have another layout behind a name than the header says
+ * (_v3 of 535.43 to 535.86 writes 32 bytes a row, others 16); who calls them knows that, so our
+ * rows are as long as the driver's own. Where it has none the header holds.
  */
 static size_t measure_row(const struct answer *a, unsigned room)
 {

@@ -49,7 +49,10 @@ static int member_device(const char *uuid)
 	return -ENODEV;
 }
 
-/* The region's device behind an NVML handle, or negative. A region that is cut short is not touched. */
+/*
+ * The region's device behind an NVML handle, or negative. A region that is cut short is not
+ * touched.
+ */
 static int device_of(nvmlDevice_t dev, const struct region *region, bool is_whole)
 {
 	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
@@ -194,7 +197,9 @@ static bool lives(const struct region *r, int fd, unsigned i)
 	return is_held ? !slot_is_orphan(s) : slot_is_robbed(s);
 }
 
-/* The pid of slot i's owner as it is known here; 0 when nobody has the slot, or it has none here. */
+/*
+ * The pid of slot i's owner as it is known here; 0 when nobody has the slot, or it has none here.
+ */
 static unsigned pid_of(const struct ration_slot *s, uint64_t namespace)
 {
 	/* Pairs with the owner's store: with the pid the rest of the slot is there. */

@@ -9,6 +9,10 @@
 
 #include "drv/real.h"
 
+#include <ration/region.h>
+
+_Static_assert(RATION_DEVICES <= 32, "a bit for each in nvml_share.devs");
+
 /* True when NVML has `sym`; looks for the library first if nobody has yet. */
 #define NVML_SHARE_HAS(sym) (real.sym || (real_find(REAL_NVML) && real.sym))
 
@@ -22,8 +26,8 @@ nvmlReturn_t nvml_share_missing(void);
 bool nvml_share_is_inner(const void *return_address);
 
 /*
- * A device on which a limit is in force; or a card that is divided into slices, each with a limit: then
- * what is said of it is the sum over them.
+ * A device on which a limit is in force; or a card that is divided into slices, each with a limit:
+ * then what is said of it is the sum over them.
  */
 struct nvml_share {
 	uint32_t devs;        /* one bit per index in the region's table */
@@ -39,14 +43,14 @@ uint64_t nvml_share_used_bytes(const struct nvml_share *share);
 /* A living process of the tenant. */
 struct nvml_member {
 	unsigned pid; /* in this process's pid namespace */
-	unsigned
-		driver_pid; /* as NVML names it: the host's pid where that is known, else the same */
+	/* As NVML names it: the host's pid where that is known, else the same. */
+	unsigned driver_pid;
 	uint64_t used_bytes; /* of the device */
 };
 
 /*
- * The living processes of the tenant, also those that hold nothing of the device; those that have no
- * pid in our namespace are left out. The caller frees the list. Their number, or -ENOMEM.
+ * The living processes of the tenant, also those that hold nothing of the device; those that have
+ * no pid in our namespace are left out. The caller frees the list. Their number, or -ENOMEM.
  */
 int nvml_share_members(const struct nvml_share *share, struct nvml_member **out_list);
 

@@ -29,7 +29,9 @@ int overhead_finish(struct overhead *o)
 		return 0;
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	limit = quota_limit(o->dev);
-	/* Nothing is refused to a call that took nothing, also under a limit shrunk below the use. */
+	/*
+	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
+	 */
 	return limit && quota_used(o->dev) > limit && held_bytes(o->dev) > o->before_bytes ?
 		       -EDQUOT :
 		       0;

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 /*
- * Searches the row by allocations in `ctx`, a context of this process on the device, within the limit.
- * True when it was found: from now on the driver's figure can be had, and the tenant's views name this
- * process. Nothing of the calling thread is under way.
+ * Searches the row by allocations in `ctx`, a context of this process on the device, within the
+ * limit. True when it was found: from now on the driver's figure can be had, and the tenant's views
+ * name this process. Nothing of the calling thread is under way.
  */
 bool own_row_find(struct dev dev, const void *ctx);

@@ -3,9 +3,9 @@
  * instruction. struct ration_account and struct ration_entry in ration/region.h say what the words
  * mean.
  *
- * Who holds a slot's byte lock settles it first: what did the last holder leave? Then it changes it,
- * one change at a time (a mutex of the process's own). A change announces itself in the entry and
- * takes effect with one 128-bit compare-and-swap of the account; whoever replaces the account's
+ * Who holds a slot's byte lock settles it first: what did the last holder leave? Then it changes
+ * it, one change at a time (a mutex of the process's own). A change announces itself in the entry
+ * and takes effect with one 128-bit compare-and-swap of the account; whoever replaces the account's
  * `last` keeps the evidence of the operation named there in that slot's `done` before.
  */
 #pragma once

@@ -11,7 +11,10 @@
 /* Who waits looks at least so often while the wait is short: clock_nap_ns(). */
 #define AGAIN_NS (2 * NSEC_PER_MSEC)
 
-/* The lock that this process, or its parent, gave up last, and when. Atomic; a torn pair costs a nap. */
+/*
+ * The lock that this process, or its parent, gave up last, and when. Atomic; a torn pair costs a
+ * nap.
+ */
 static struct {
 	_Atomic uint64_t key;
 	_Atomic int64_t dropped_ns;
@@ -75,8 +78,8 @@ int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns)
 }
 
 /*
- * The kernel wants a piece of memory even to unlock. A lock that stayed would end with the last mapping
- * of the description only, which may be that of the process.
+ * The kernel wants a piece of memory even to unlock. A lock that stayed would end with the last
+ * mapping of the description only, which may be that of the process.
  */
 void lock_drop(int fd, int64_t at, int64_t bytes)
 {

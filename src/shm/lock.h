@@ -11,9 +11,9 @@
 int lock_try(int fd, int64_t at, int64_t bytes);
 
 /*
- * As lock_try(), again and again, the last time when `wait_ns` have passed: then -ETIMEDOUT. Who has
- * just given this very lock up naps first, for 2 ms at most, so that those who wait see it free; not
- * with a wait_ns of 0, which is lock_try() with that answer.
+ * As lock_try(), again and again, the last time when `wait_ns` have passed: then -ETIMEDOUT. Who
+ * has just given this very lock up naps first, for 2 ms at most, so that those who wait see it
+ * free; not with a wait_ns of 0, which is lock_try() with that answer.
  */
 int lock_wait(int fd, int64_t at, int64_t bytes, int64_t wait_ns);
 

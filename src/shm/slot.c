@@ -73,7 +73,9 @@ static int keep_lock(struct region *r, int fd, int64_t at, struct slot *out)
 	fd = region_reopen(r);
 	if (fd < 0)
 		return fd;
-	/* Only who looks whether it lives can have it, for a moment: the right to take it is ours. */
+	/*
+	 * Only who looks whether it lives can have it, for a moment: the right to take it is ours.
+	 */
 	rc = lock_wait(fd, at, 1, NSEC_PER_SEC);
 	if (rc < 0) {
 		close(fd);
@@ -133,7 +135,9 @@ static void raise_bound(struct hami_region *h, unsigned index)
 
 enum owner { OWNER_UNKNOWN, OWNER_ALIVE, OWNER_DEAD };
 
-/* Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace. */
+/*
+ * Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace.
+ */
 static enum owner owner_of(const struct ration_slot *s)
 {
 	uint64_t now;
@@ -187,8 +191,8 @@ static void fill(struct region *r, unsigned index, bool by_descriptor)
 }
 
 /*
- * Takes the byte of slot i on `fd`, and on the region's own descriptor (the creation lock is held) the
- * right to take it. 0 or -EAGAIN.
+ * Takes the byte of slot i on `fd`, and on the region's own descriptor (the creation lock is held)
+ * the right to take it. 0 or -EAGAIN.
  */
 static int try_byte(struct region *r, int fd, int i)
 {
@@ -308,15 +312,17 @@ void slot_vacate(struct region *r, const struct slot *slot)
 }
 
 /*
- * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who has
- * just taken the byte waits before the slot is its own. True when it was.
+ * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who
+ * has just taken the byte waits before the slot is its own. True when it was.
  */
 static bool reap_locked(struct region *r, int fd, unsigned i)
 {
 	bool is_free = lock_try(fd, RATION_LOCK_SLOT + i, 1) == 0;
 	bool is_dead;
 
-	/* A child of the owner may have the byte; where it is free a living owner may have lost it. */
+	/*
+	 * A child of the owner may have the byte; where it is free a living owner may have lost it.
+	 */
 	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) : slot_is_orphan(&r->own->slots[i]);
 	if (is_dead) {
 		give_back(r, i);

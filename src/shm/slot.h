@@ -24,20 +24,21 @@ int slot_claim(struct region *region, struct slot *out_slot);
 
 /*
  * Whether the slot is still ours: 0 when it is; 1 when the program had closed the descriptor that
- * holds it and it was taken back, so that what it holds must be looked at again; -ESTALE when another
- * process has it by now.
+ * holds it and it was taken back, so that what it holds must be looked at again; -ESTALE when
+ * another process has it by now.
  */
 int slot_check(struct region *region, struct slot *slot);
 
 /*
- * Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit. Nothing
- * for a keeper.
+ * Makes the slot's HAMi fields those of a free slot; its bytes go at the next reap. At exit.
+ * Nothing for a keeper.
  */
 void slot_vacate(struct region *region, const struct slot *slot);
 
 /*
  * Gives back what dead processes left: takes each dead slot's byte, settles it, takes its bytes off
- * every account. Returns how many slots were reaped, or -errno. Never touches slot `own` (-1: none).
+ * every account. Returns how many slots were reaped, or -errno. Never touches slot `own` (-1:
+ * none).
  */
 int slot_reap(struct region *region, int own);
 

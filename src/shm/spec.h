@@ -11,8 +11,8 @@
 
 /*
  * Begins a change of one text; the caller has the creation lock. What goes with the text, limits of
- * devices, flags or policy, is changed now; then spec_end(). A process that is killed between the two
- * leaves a text that nobody takes for a limit, and the next change puts it right.
+ * devices, flags or policy, is changed now; then spec_end(). A process that is killed between the
+ * two leaves a text that nobody takes for a limit, and the next change puts it right.
  */
 void spec_begin(struct ration_region *own, enum limits_kind kind);
 
@@ -33,7 +33,9 @@ uint32_t spec_change(const struct ration_region *own, enum limits_kind kind);
 int spec_read(const struct ration_region *own, enum limits_kind kind,
 	      char out_spec[RATION_SPEC_BYTES], uint32_t *out_change);
 
-/* The text and its source where they stand, which may lack an end; for who has the creation lock. */
+/*
+ * The text and its source where they stand, which may lack an end; for who has the creation lock.
+ */
 const char *spec_text(const struct ration_region *own, enum limits_kind kind);
 const char *spec_source(const struct ration_region *own, enum limits_kind kind);
 

@@ -159,7 +159,9 @@ static void kept(int argc, char **argv)
 	}
 }
 
-/* units: each graph that keeps memory takes units of its own; the limit is not a multiple of them. */
+/*
+ * units: each graph that keeps memory takes units of its own; the limit is not a multiple of them.
+ */
 static void units(int argc, char **argv)
 {
 	CUgraphExec exec = NULL;
@@ -178,7 +180,9 @@ static void units(int argc, char **argv)
 	client_pause("refused");
 }
 
-/* shared: graphs that ran in the same memory do not get more of it at once than the limit allows. */
+/*
+ * shared: graphs that ran in the same memory do not get more of it at once than the limit allows.
+ */
 static void run_shared(int argc, char **argv)
 {
 	CUgraphExec execs[4];

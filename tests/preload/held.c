@@ -1,6 +1,6 @@
 /*
- * A call of one thread stays in the driver, as a call may for long; all others go on meanwhile. No lock
- * of ours is held over a driver call. Field faults 46, 81 and 82.
+ * A call of one thread stays in the driver, as a call may for long; all others go on meanwhile. No
+ * lock of ours is held over a driver call. Field faults 46, 81 and 82.
  *
  *   held CALL     one of those below, by the name of the driver's symbol
  */

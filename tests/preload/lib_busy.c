@@ -5,7 +5,8 @@
  *
  *   BUSY_GRAPHICS=PID,..  those that the graphics lists show; the MPS lists show all
  *   BUSY_ROW=BYTES        length of a row of nvmlDeviceGet*RunningProcesses_v3
- *   BUSY_HOST=NUMBER      added to every pid, as a driver does that names processes as the host does
+ *   BUSY_HOST=NUMBER      added to every pid, as a driver does that names processes as the host
+ * does
  *   BUSY_LOG=FILE         gets one byte for each list that is asked for
  *   BUSY_UNIFIED=1        the device has no memory of its own: NVML has no figures of it
  */

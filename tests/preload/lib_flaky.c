@@ -1,6 +1,6 @@
 /*
- * A malloc of the program's own, as jemalloc and its like are: it looks its functions up by dlsym and
- * can be told to fail.
+ * A malloc of the program's own, as jemalloc and its like are: it looks its functions up by dlsym
+ * and can be told to fail.
  */
 #include <dlfcn.h>
 #include <errno.h>

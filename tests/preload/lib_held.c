@@ -1,6 +1,6 @@
 /*
- * Makes a driver of which one call can be held: the first one of the name in HELD stays inside, without
- * the driver's lock, until the program lets it go.
+ * Makes a driver of which one call can be held: the first one of the name in HELD stays inside,
+ * without the driver's lock, until the program lets it go.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

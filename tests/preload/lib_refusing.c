@@ -1,7 +1,7 @@
 /*
- * The operating system refuses the nth thing that libration.so asks of it: memory, a file, a lock, a
- * thread. RATION_TEST_REFUSE=N: that call alone; N+: it and all later ones of the same function; 0: none,
- * they are counted. What the program and the driver ask is never refused.
+ * The operating system refuses the nth thing that libration.so asks of it: memory, a file, a lock,
+ * a thread. RATION_TEST_REFUSE=N: that call alone; N+: it and all later ones of the same function;
+ * 0: none, they are counted. What the program and the driver ask is never refused.
  */
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * Another library that hooks memory calls, as profilers and debuggers do: it counts them and goes on
- * to the next definition. With SECOND_HOOKS_DLSYM it also has a dlsym of its own.
+ * Another library that hooks memory calls, as profilers and debuggers do: it counts them and goes
+ * on to the next definition. With SECOND_HOOKS_DLSYM it also has a dlsym of its own.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /*
- * Makes a driver of which every call takes a while after it has let go of its lock, as real ones do:
- * what stands between two calls is then seen by other threads.
+ * Makes a driver of which every call takes a while after it has let go of its lock, as real ones
+ * do: what stands between two calls is then seen by other threads.
  */
 #include <time.h>
 

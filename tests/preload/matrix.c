@@ -1,10 +1,11 @@
 /*
- * How much one way to get device memory obtains under the tenant's limit: on whatever driver is found.
+ * How much one way to get device memory obtains under the tenant's limit: on whatever driver is
+ * found.
  *
  *   matrix WAY PIECE MAX    takes pieces of so many bytes until one is refused, MAX at most
  *
- * Says "ready" before the first piece, "full" after the last and "empty" when all was given back, with
- * these figures before each word, and waits there for a line:
+ * Says "ready" before the first piece, "full" after the last and "empty" when all was given back,
+ * with these figures before each word, and waits there for a line:
  *
  *   pieces   taken
  *   result   of the call that ended it; 0: MAX was reached

@@ -290,7 +290,10 @@ static void busy(int argc, char **argv)
 	}
 }
 
-/* ordinals MIB CARDS: of each ordinal its UUID, and of it what the driver and NVML say; NVML has CARDS. */
+/*
+ * ordinals MIB CARDS: of each ordinal its UUID, and of it what the driver and NVML say; NVML has
+ * CARDS.
+ */
 static void ordinals(int argc, char **argv)
 {
 	uint64_t bytes = strtoull(argv[0], NULL, 10) * MIB;
@@ -367,7 +370,9 @@ static void utilization(int argc, char **argv)
 		CHECK(infos[i].pid == 0 || infos[i].pid == 0x5a5a5a5a);
 }
 
-/* accounts: the pids that have one, and what it says under each of the numbers on standard input. */
+/*
+ * accounts: the pids that have one, and what it says under each of the numbers on standard input.
+ */
 static void accounts(int argc, char **argv)
 {
 	nvmlDevice_t dev = device_of(argc, argv);

@@ -4,7 +4,8 @@
  *
  *   observe DEVICE           once
  *   observe DEVICE watch     until standard input ends; then the most that was ever in use
- *   observe SLOT region      until standard input ends; how often the figures of the slot were whole,
+ *   observe SLOT region      until standard input ends; how often the figures of the slot were
+ * whole,
  *                            and how often they did not fit each other
  */
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Without the library: whether the search for the own row in NVML's process list finds it, on whatever
- * driver there is. "pid PID", "own PID", "us MICROSECONDS"; pid 0 when it was not found.
+ * Without the library: whether the search for the own row in NVML's process list finds it, on
+ * whatever driver there is. "pid PID", "own PID", "us MICROSECONDS"; pid 0 when it was not found.
  */
 #include <stdio.h>
 #include <unistd.h>

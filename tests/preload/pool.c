@@ -200,7 +200,10 @@ static void other_device(int argc, char **argv)
 	OK(cuStreamSynchronize(stream[0]));
 }
 
-/* loop: 1 to 256 MiB, with a trim now and then. Field fault 11: false refusals, or a charge but once. */
+/*
+ * loop: 1 to 256 MiB, with a trim now and then. Field fault 11: false refusals, or a charge but
+ * once.
+ */
 static void loop(int argc, char **argv)
 {
 	CUmemoryPool pool;
@@ -226,7 +229,9 @@ static void loop(int argc, char **argv)
 	SAME(client_charged(0), CONTEXT_BYTES);
 }
 
-/* capture [break]: allocations that are captured take nothing, whatever comes of it. Field fault 8. */
+/*
+ * capture [break]: allocations that are captured take nothing, whatever comes of it. Field fault 8.
+ */
 static void capture(int argc, char **argv)
 {
 	bool is_broken = argc > 0 && !strcmp(argv[0], "break");
@@ -419,8 +424,8 @@ static void threads(int argc, char **argv)
 }
 
 /*
- * fragments: a pool whose room lies in pieces has no room for a larger request. What it then took over
- * the limit goes back with the next synchronisation, and nothing that was held is lost.
+ * fragments: a pool whose room lies in pieces has no room for a larger request. What it then took
+ * over the limit goes back with the next synchronisation, and nothing that was held is lost.
  */
 static void fragments(int argc, char **argv)
 {

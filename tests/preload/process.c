@@ -1,6 +1,6 @@
 /*
- * Threads, children, programs that follow one another, signals and ends: whose a charge is, and that
- * it goes with its owner. Which case does what is said at it.
+ * Threads, children, programs that follow one another, signals and ends: whose a charge is, and
+ * that it goes with its owner. Which case does what is said at it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -213,8 +213,8 @@ static void early_fork(int argc, char **argv)
 }
 
 /*
- * late-fork [raw]: a child owns nothing of its parent's: what it calls is refused as without us, and
- * when it ends its parent's charge stays. Field faults 107, 109 and 115.
+ * late-fork [raw]: a child owns nothing of its parent's: what it calls is refused as without us,
+ * and when it ends its parent's charge stays. Field faults 107, 109 and 115.
  */
 static void late_fork(int argc, char **argv)
 {
@@ -310,7 +310,9 @@ static void churn_all(int argc, char **argv)
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 }
 
-/* exec PROGRAM: takes what there is and becomes itself again; the second finds it free. Fault 114. */
+/*
+ * exec PROGRAM: takes what there is and becomes itself again; the second finds it free. Fault 114.
+ */
 static void exec_self(int argc, char **argv)
 {
 	CUdeviceptr p;

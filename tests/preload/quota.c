@@ -1,5 +1,6 @@
 /*
- * Linear, pitched and managed memory and VMM handles under a limit. Which case does what is said at it.
+ * Linear, pitched and managed memory and VMM handles under a limit. Which case does what is said at
+ * it.
  */
 #include <errno.h>
 
@@ -45,7 +46,9 @@ static void rest(int argc, char **argv)
 	client_pause("full");
 }
 
-/* failed: what the driver did not free stays charged. The first call of each end is made to fail. */
+/*
+ * failed: what the driver did not free stays charged. The first call of each end is made to fail.
+ */
 static void failed(int argc, char **argv)
 {
 	static const char *const kinds[] = { "alloc", "managed", "vmm", "mapped" };
@@ -113,7 +116,9 @@ static void exact(int argc, char **argv)
 	client_pause("empty");
 }
 
-/* A new size: most are small, some are just around the edges at which the driver changes its mind. */
+/*
+ * A new size: most are small, some are just around the edges at which the driver changes its mind.
+ */
 static uint64_t random_size(unsigned *seed)
 {
 	static const uint64_t edges[] = {

@@ -1,6 +1,7 @@
 /*
- * A round of everything that the library has a part in, while the operating system refuses it something
- * (lib_refusing.c): every answer is one of CUDA's or NVML's. Then all the memory that is to be had.
+ * A round of everything that the library has a part in, while the operating system refuses it
+ * something (lib_refusing.c): every answer is one of CUDA's or NVML's. Then all the memory that is
+ * to be had.
  */
 #include <dlfcn.h>
 #include <sys/wait.h>

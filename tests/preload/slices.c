@@ -1,5 +1,6 @@
 /*
- * MIG slices: what the driver and NVML say of them under a limit. Which case does what is said at it.
+ * MIG slices: what the driver and NVML say of them under a limit. Which case does what is said at
+ * it.
  */
 #include "abi/nvml.h"
 #include "client.h"

@@ -1,5 +1,6 @@
 /*
- * A member of a crowded tenant: its threads take and give back memory of every exact kind at random.
+ * A member of a crowded tenant: its threads take and give back memory of every exact kind at
+ * random.
  *
  *   soak run THREADS SEED    until standard input ends; gives all back
  *   soak watch               until standard input ends: the most that the tenant was ever charged

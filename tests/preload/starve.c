@@ -1,6 +1,6 @@
 /*
- * The program's malloc fails at its nth call, for n = 1, 2, ..: every driver call answers success or
- * an error, and nothing stays charged. Runs with libflaky.so in front.
+ * The program's malloc fails at its nth call, for n = 1, 2, ..: every driver call answers success
+ * or an error, and nothing stays charged. Runs with libflaky.so in front.
  */
 #include <dlfcn.h>
 

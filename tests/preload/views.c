@@ -81,8 +81,8 @@ static void free_is_free(int argc, char **argv)
 }
 
 /*
- * tight: another tenant has most of the card. What is free is right in every look, however soon after
- * the last one, to the block.
+ * tight: another tenant has most of the card. What is free is right in every look, however soon
+ * after the last one, to the block.
  */
 static void tight(int argc, char **argv)
 {

@@ -252,8 +252,8 @@ static CUresult grow(CUdeviceptr at, int dev)
 }
 
 /*
- * segments: a range on each of two devices grows until both are full, shrinks and grows again; every
- * call is the one that a runtime of CUDA 13 gets. Says how many segments each device gave.
+ * segments: a range on each of two devices grows until both are full, shrinks and grows again;
+ * every call is the one that a runtime of CUDA 13 gets. Says how many segments each device gave.
  */
 static void segments(int argc, char **argv)
 {

@@ -1,7 +1,8 @@
 /*
- * Wrong calls of every kind: what is freed twice, foreign, in the middle of something, NULL; sizes of 0
- * and past 64 bits; descriptors with absurd fields; handles of another context. Each line is a call with
- * its answer, and whether it wrote its output; the test compares them with the driver's own.
+ * Wrong calls of every kind: what is freed twice, foreign, in the middle of something, NULL; sizes
+ * of 0 and past 64 bits; descriptors with absurd fields; handles of another context. Each line is a
+ * call with its answer, and whether it wrote its output; the test compares them with the driver's
+ * own.
  */
 #include "client.h"
 

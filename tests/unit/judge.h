@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* The judge of another language: 0 when it finds nothing wrong, 1 when it does, 127 without Python. */
+/*
+ * The judge of another language: 0 when it finds nothing wrong, 1 when it does, 127 without Python.
+ */
 static inline int judge(const char *path)
 {
 	char script[512], command[2048];

@@ -28,8 +28,8 @@ static inline const char *member_uuid(int d)
 }
 
 /*
- * In a child: joins the tenant whose region is at `path`, made with `spec` and `flags` if it is new,
- * with `devices` devices of 16 GiB, and starts the quota.
+ * In a child: joins the tenant whose region is at `path`, made with `spec` and `flags` if it is
+ * new, with `devices` devices of 16 GiB, and starts the quota.
  */
 static inline void member_join(struct member *m, const char *path, const char *spec, uint32_t flags,
 			       int devices)

@@ -229,7 +229,9 @@ static void test_interrupted_after_a_refusal(void **state)
 
 	(void)state;
 	account_add(&h, 100, 0);
-	/* What account_add() leaves when another process fills the account between its two looks. */
+	/*
+	 * What account_add() leaves when another process fills the account between its two looks.
+	 */
 	e->after_bytes[h.next & 1] = 900;
 	e->seq = h.next;
 	assert_int_equal(settled(1, 0).bytes, 100);
@@ -239,7 +241,9 @@ static void test_interrupted_after_a_refusal(void **state)
 	reap_finds(100);
 }
 
-/* Whatever the words say, no change passes the limit, no sum wraps and nothing is read elsewhere. */
+/*
+ * Whatever the words say, no change passes the limit, no sum wraps and nothing is read elsewhere.
+ */
 static void test_garbage_in_the_file(void **state)
 {
 	static const uint64_t words[] = { 0,

@@ -1,4 +1,7 @@
-/* What the card holds is charged also while other threads of the process are in the midst of changes. */
+/*
+ * What the card holds is charged also while other threads of the process are in the midst of
+ * changes.
+ */
 #include "core/charge.h"
 
 #include "member.h"
@@ -73,7 +76,9 @@ static void data_is_not_taken_for_overhead(void)
 	CHECK_EQ(quota_used(dev0), 98 * MIB);
 }
 
-/* No call tells what an array takes: where the card cannot be asked before it, it is asked after. */
+/*
+ * No call tells what an array takes: where the card cannot be asked before it, it is asked after.
+ */
 static void an_object_that_is_more_than_its_estimate(void)
 {
 	struct track_node *node;

@@ -387,7 +387,9 @@ static void a_refusal_asks_the_card_first(void)
 	CHECK_EQ(overhead(), MIB_BYTES(60));
 }
 
-/* Somebody else is in the midst of an allocation: a refusal waits for a moment in which it can ask. */
+/*
+ * Somebody else is in the midst of an allocation: a refusal waits for a moment in which it can ask.
+ */
 static void a_refusal_waits_to_ask(void)
 {
 	struct charge c;

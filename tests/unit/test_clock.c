@@ -57,7 +57,9 @@ static void test_sleep_is_no_cancellation_point(void **state)
 	assert_ptr_equal(end, PTHREAD_CANCELED);
 }
 
-/* Field 22 of /proc/self/stat, counted from the end of a name that holds no blank or parenthesis. */
+/*
+ * Field 22 of /proc/self/stat, counted from the end of a name that holds no blank or parenthesis.
+ */
 static unsigned long long own_start(void)
 {
 	unsigned long long start = 0;

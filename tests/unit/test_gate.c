@@ -33,8 +33,8 @@ static void pass_once(void)
 }
 
 /*
- * Stores that miss the cache: the mark of the next entry waits behind them in the processor's buffer,
- * where a closer does not see it yet.
+ * Stores that miss the cache: the mark of the next entry waits behind them in the processor's
+ * buffer, where a closer does not see it yet.
  */
 static void delay_the_mark(unsigned *seed)
 {
@@ -78,8 +78,8 @@ static void start(void)
 }
 
 /*
- * Threads go in again after each opening, or nothing would be shut out by the next close. False when
- * they do not.
+ * Threads go in again after each opening, or nothing would be shut out by the next close. False
+ * when they do not.
  */
 static bool wait_for_passes(unsigned long before)
 {

@@ -1,6 +1,7 @@
 /*
- * Every call of the driver passes the gate, or stands in a list of harmless ones with the reason. The whole
- * table of the software GPU's symbols is gone through, so that a call that is new there is missed here.
+ * Every call of the driver passes the gate, or stands in a list of harmless ones with the reason.
+ * The whole table of the software GPU's symbols is gone through, so that a call that is new there
+ * is missed here.
  */
 #include "base/clock.h"
 #include "base/units.h"
@@ -74,8 +75,9 @@ static const char *const symbols[] = {
 };
 
 /*
- * What may run beside somebody who moves memory, for a reason. Everything else passes the gate: it gives
- * the device work, takes or gives back its memory, or binds, maps or hands on what lies there.
+ * What may run beside somebody who moves memory, for a reason. Everything else passes the gate: it
+ * gives the device work, takes or gives back its memory, or binds, maps or hands on what lies
+ * there.
  */
 static const struct harmless {
 	const char *why;
@@ -259,7 +261,9 @@ static bool passes_the_gate(const char *symbol)
 	return is_answered && called == 1 && marked == 1;
 }
 
-/* A call that is new in a driver is missed here until somebody has decided on which side it stands. */
+/*
+ * A call that is new in a driver is missed here until somebody has decided on which side it stands.
+ */
 static void each_call_passes_or_is_harmless(void **state)
 {
 	int wrong = 0;

@@ -119,7 +119,10 @@ static void time_is_that_of_the_first_event_on(void)
 	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_LOST);
 }
 
-/* For an hour each step is right to 0.2 us, the sum to a part in ten million, and few events are used. */
+/*
+ * For an hour each step is right to 0.2 us, the sum to a part in ten million, and few events are
+ * used.
+ */
 static void time_stays_exact(void)
 {
 	const int64_t step_ns = 100001000;

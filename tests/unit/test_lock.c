@@ -167,8 +167,8 @@ static void test_wait_ends(void **state)
 	assert_int_equal(lock_wait(b, far, 1, 10 * NSEC_PER_SEC), -ETIMEDOUT);
 	assert_int_equal(fake.now_ns, 10 * NSEC_PER_SEC);
 	/*
-	 * An old waiter looks less often than a new one, or a crowd of them would keep the owner from
-	 * its work: each question walks the kernel's list of locks.
+	 * An old waiter looks less often than a new one, or a crowd of them would keep the owner
+	 * from its work: each question walks the kernel's list of locks.
 	 */
 	assert_true(fake.late_naps > 0 && fake.late_naps < fake.naps / 2);
 	fake.naps = 0;

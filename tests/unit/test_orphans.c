@@ -13,7 +13,9 @@ enum { CONTEXT = 64 << 20, UNIT = 32 << 20 };
 static const char pool;
 static struct member member;
 
-/* The card: what the driver says this process holds. Look i of those that are held waits for go[i]. */
+/*
+ * The card: what the driver says this process holds. Look i of those that are held waits for go[i].
+ */
 static struct {
 	_Atomic uint64_t bytes;
 	_Atomic int looks_to_hold, looks_held;

@@ -1,7 +1,7 @@
 /*
- * A process that is killed after any single machine instruction of what it does to the bucket leaves
- * nothing stuck: once its slot is cleared, the others go on. The child is stepped; after each step the
- * region as it stands is what a kill would leave.
+ * A process that is killed after any single machine instruction of what it does to the bucket
+ * leaves nothing stuck: once its slot is cleared, the others go on. The child is stepped; after
+ * each step the region as it stands is what a kill would leave.
  */
 #include "core/pace.h"
 

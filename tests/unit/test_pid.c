@@ -31,7 +31,10 @@ static bool proc_is_ours(void)
 	return readlink("/proc/self", text, sizeof(text) - 1) > 0 && atoi(text) == getpid();
 }
 
-/* Starts a process that is the first of a namespace below ours, and tells of it: its pid here, or -1. */
+/*
+ * Starts a process that is the first of a namespace below ours, and tells of it: its pid here, or
+ * -1.
+ */
 static pid_t start_inner(int pipes[2], struct inner *out)
 {
 	pid_t pid;

@@ -1,6 +1,7 @@
 /*
- * Random programs against a model of two pools of a driver: whatever they do, in however many threads,
- * what is charged is what the pools hold, and above the limit by one request of each thread at most.
+ * Random programs against a model of two pools of a driver: whatever they do, in however many
+ * threads, what is charged is what the pools hold, and above the limit by one request of each
+ * thread at most.
  */
 #include "core/pool.h"
 

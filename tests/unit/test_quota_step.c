@@ -1,11 +1,11 @@
 /*
  * A member of a tenant is killed wherever it has changed something in the region while it joins,
- * reserves, commits, cancels, frees, is refused, counts overhead, pools and graphs, and leaves. Whoever
- * asks next gets all that the limit allows, at the first call, and the books are right.
+ * reserves, commits, cancels, frees, is refused, counts overhead, pools and graphs, and leaves.
+ * Whoever asks next gets all that the limit allows, at the first call, and the books are right.
  *
- * After every single machine instruction the books are looked at while it stands still, which is what its
- * death would leave. It is killed where it has just changed something, and with RATION_SOAK after every
- * instruction, or every so manieth of a long way.
+ * After every single machine instruction the books are looked at while it stands still, which is
+ * what its death would leave. It is killed where it has just changed something, and with
+ * RATION_SOAK after every instruction, or every so manieth of a long way.
  */
 #include "base/clock.h"
 #include "core/charge.h"

@@ -1,6 +1,6 @@
 /*
- * The kernel's cases for its address-space manager, by their names, for ours. Those that evict are in
- * test_range_scan.c.
+ * The kernel's cases for its address-space manager, by their names, for ours. Those that evict are
+ * in test_range_scan.c.
  */
 #include "range_check.h"
 

@@ -1,6 +1,6 @@
 /*
- * One process reaps or takes a dead one's slot and is held up after any of its machine instructions;
- * another reaps meanwhile. What the dead held is given back once.
+ * One process reaps or takes a dead one's slot and is held up after any of its machine
+ * instructions; another reaps meanwhile. What the dead held is given back once.
  */
 #include "shm/account.h"
 

@@ -259,7 +259,10 @@ static void test_limits_that_nobody_speaks_of(void **state)
 	assert_string_equal(r.own->mem_spec, "2g");
 	assert_string_equal(r.own->sm_spec, "50");
 	assert_int_equal(r.own->sm_policy, SM_POLICY_DISABLE);
-	/* Cut short and made long again by somebody: what it said is lost, and that is no "no limit". */
+	/*
+	 * Cut short and made long again by somebody: what it said is lost, and that is no "no
+	 * limit".
+	 */
 	assert_int_equal(truncate(r.path,
 				  RATION_OFFSET + (off_t)offsetof(struct ration_region, sm_spec)),
 			 0);

@@ -137,7 +137,10 @@ static void test_limits_of_gpu_time(void **state)
 	}
 	assert_int_equal(r.hami->sm_limit_pct[0], 30);
 	assert_int_equal(r.hami->sm_limit_pct[1], 100);
-	/* The monitors' setter writes the same words; what is above 100 is none, 0 is a cleared one. */
+	/*
+	 * The monitors' setter writes the same words; what is above 100 is none, 0 is a cleared
+	 * one.
+	 */
 	r.hami->sm_limit_pct[0] = 70;
 	assert_int_equal(region_sm_limit(r.hami, r.own, 0), 70);
 	r.hami->sm_limit_pct[0] = 101;

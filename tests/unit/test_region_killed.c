@@ -1,7 +1,7 @@
 /*
- * A process is killed wherever it has changed something in the region: while it creates it, makes it
- * anew, enters a device, takes a slot, reaps another. Whoever comes next must be able to go on, with
- * no limit, byte or slot lost.
+ * A process is killed wherever it has changed something in the region: while it creates it, makes
+ * it anew, enters a device, takes a slot, reaps another. Whoever comes next must be able to go on,
+ * with no limit, byte or slot lost.
  */
 #include "base/units.h"
 #include "refuse.h"
@@ -117,8 +117,8 @@ static const char *spec_or(const char *spec, const char *was)
 }
 
 /*
- * The next process, without any, gets the limits that there were or those that were meant, or is told
- * that they are lost.
+ * The next process, without any, gets the limits that there were or those that were meant, or is
+ * told that they are lost.
  */
 static void next_without(const struct region_setup *was, const struct region_setup *will)
 {

@@ -299,8 +299,8 @@ static void body_garbage(void *arg)
 			bytes[where == 1 ? sizes[i] - 1 : 0] = 'g';
 			path = scratch_file("garbage", bytes, sizes[i]);
 			refused(path, -ENOTUNIQ,
-				"garbage is not a region; it holds something else: remove it or choose "
-				"another path");
+				"garbage is not a region; it holds something else: remove it or "
+				"choose another path");
 			same_as(path, bytes, sizes[i]);
 		}
 	}

@@ -255,7 +255,10 @@ static void what_is_empty_goes_back(void **state)
 	assert_ptr_equal(extent.region_owner, &owner);
 	assert_int_equal(slab_stats(slab).held, MIB(2));
 	assert_false(slab_shrink_begin(slab, MIB(2), &other));
-	/* Its memory is being taken away: nobody gives it other memory, and nothing is served from it. */
+	/*
+	 * Its memory is being taken away: nobody gives it other memory, and nothing is served from
+	 * it.
+	 */
 	assert_int_equal(slab_grow_begin(slab, 1, &other), -ENOSPC);
 	assert_int_equal(slab_alloc(slab, MIB(2) + KIB(500), &one), -ENOSPC);
 	slab_shrink_cancel(slab, &extent);

@@ -1,7 +1,7 @@
 /*
  * Random programs in one and in several threads against a model that knows for every chunk of some
- * regions whether it has memory, who has it and what it waits for: nobody gets memory that is another's,
- * that is not there, or that may still be used.
+ * regions whether it has memory, who has it and what it waits for: nobody gets memory that is
+ * another's, that is not there, or that may still be used.
  */
 #include "core/slab.h"
 

@@ -33,7 +33,9 @@ static void what_is_freed_first_is_due_first(void **state)
 	slab_queue_clear(&queue);
 }
 
-/* More fences than it can tell apart: what comes last waits longer, nothing for less than it must. */
+/*
+ * More fences than it can tell apart: what comes last waits longer, nothing for less than it must.
+ */
 static void many_fences(void **state)
 {
 	enum { RUNS = 3 * SLAB_QUEUE_BATCHES };

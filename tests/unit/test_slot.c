@@ -489,7 +489,9 @@ static int mappings(void)
 	return n;
 }
 
-/* Where mappings cannot be kept from children, a descriptor holds the lock, and no mapping is left. */
+/*
+ * Where mappings cannot be kept from children, a descriptor holds the lock, and no mapping is left.
+ */
 static void body_no_dontfork(void *arg)
 {
 	struct region_error err;

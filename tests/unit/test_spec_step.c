@@ -1,6 +1,7 @@
 /*
- * A process is killed after every single machine instruction of a change of the limits: nobody reads
- * more than both the old and the new limit, nobody reads none, and the next change puts it right.
+ * A process is killed after every single machine instruction of a change of the limits: nobody
+ * reads more than both the old and the new limit, nobody reads none, and the next change puts it
+ * right.
  */
 #include "base/limits.h"
 #include "shm/region.h"
@@ -110,7 +111,9 @@ static void check(struct seen *seen)
 	check_text(LIMITS_SM, OLD_SM, NEW_SM, &seen->old[LIMITS_SM], &seen->new[LIMITS_SM]);
 }
 
-/* What a process leaves that is killed after any of its instructions: seen while it stands still. */
+/*
+ * What a process leaves that is killed after any of its instructions: seen while it stands still.
+ */
 static void test_stopped_after_every_instruction(void **state)
 {
 	struct seen seen = { 0 };

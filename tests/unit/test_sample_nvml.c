@@ -3,7 +3,7 @@
 #include "drv/real.h"
 #include "fresh.h"
 
-enum { CARDS = 2, SLICES = 7, ROWS = 200 };
+enum { CARDS = 2, SLICES = 7, ROWS = 300 };
 
 #define CARD_UUID "GPU-00000001-0000-0000-0000-000000000000"
 

@@ -5,7 +5,9 @@
 #include "base/process.h"
 #include "base/turn.h"
 #include "core/context.h"
+#include "core/function.h"
 #include "core/graph.h"
+#include "core/local.h"
 #include "core/pool.h"
 #include "core/suspect.h"
 
@@ -66,6 +68,8 @@ void charge_init(const struct gpu_ops *ops)
 	context_init();
 	pool_init();
 	graph_init();
+	function_init();
+	local_init();
 }
 
 void charge_begin(void)

@@ -21,7 +21,7 @@ struct gate_state {
 	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
 	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
 	bool is_set_up;             /* mutex */
-	bool is_watched;            /* mutex */
+	unsigned watchers;          /* mutex: enum gate_watcher */
 	bool needs_fence; /* mutex: the kernel has no membarrier for us, so no cell opens */
 	struct gate_cell cells[GATE_CELLS];
 };
@@ -103,7 +103,7 @@ static uint32_t open_word(void)
 {
 	if (state.s.needs_fence)
 		return GATE_SHUT;
-	return state.s.is_watched ? GATE_WATCHED : GATE_OPEN;
+	return state.s.watchers ? GATE_WATCHED : GATE_OPEN;
 }
 
 /* mutex held, gate open: the thread goes in. What its cell said before. */
@@ -273,13 +273,16 @@ void gate_open(void)
 	sys_futex_wake_all(&state.s.is_closed);
 }
 
-void gate_watch(bool is_watched)
+void gate_watch(enum gate_watcher who, bool is_watched)
 {
+	unsigned watchers;
+
 	process_wipe_on_fork(&state, sizeof(state));
 	pthread_mutex_lock(&state.s.mutex);
 	set_up();
-	if (state.s.is_watched != is_watched) {
-		state.s.is_watched = is_watched;
+	watchers = is_watched ? state.s.watchers | who : state.s.watchers & ~(unsigned)who;
+	if (watchers != state.s.watchers) {
+		state.s.watchers = watchers;
 		set_cells(!atomic_load_explicit(&state.s.is_closed, memory_order_relaxed));
 	}
 	pthread_mutex_unlock(&state.s.mutex);

@@ -22,6 +22,9 @@
 
 enum gate_open { GATE_SHUT, GATE_OPEN, GATE_WATCHED };
 
+/* Who watches: bits. */
+enum gate_watcher { GATE_METERING = 1, GATE_FUNCTIONS = 2 };
+
 struct gate_cell {
 	/* Its thread: odd between enter and leave, two more after each. */
 	_Alignas(64) _Atomic uint32_t in;
@@ -117,8 +120,16 @@ static inline void gate_leave_try(uint32_t was_in)
 	atomic_store_explicit(&gate_cell->in, was_in + 2, memory_order_release);
 }
 
-/* Has gate_try() fail from now on, or not any more. Threads that are inside go on. */
-void gate_watch(bool is_watched);
+/*
+ * Has gate_try() fail from now on, or not any more: while anybody watches. Threads that are inside go on.
+ */
+void gate_watch(enum gate_watcher who, bool is_watched);
+
+/* True when the calling thread's gate_try() failed for nothing but a watcher. */
+static inline bool gate_is_watched(void)
+{
+	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed) == GATE_WATCHED;
+}
 
 /* Changes whenever a thread passes the gate; the value itself says nothing. */
 uint64_t gate_passes(void);

@@ -25,13 +25,15 @@ GATED(cuMemcpyAtoHAsync_v2_ptsz, void *, CUarray, size_t, size_t, CUstream)
 GATED(cuMemcpyDtoA, CUarray, unsigned int, CUdeviceptr_v1, unsigned int)
 GATED(cuMemcpyDtoA_v2, CUarray, size_t, CUdeviceptr, size_t)
 GATED(cuMemcpyDtoA_v2_ptds, CUarray, size_t, CUdeviceptr, size_t)
-WORK(cuMemcpyDtoD, work_bytes(NULL, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
-WORK(cuMemcpyDtoD_v2, work_bytes(NULL, false, c), CUdeviceptr, CUdeviceptr, size_t)
-WORK(cuMemcpyDtoD_v2_ptds, work_bytes(NULL, true, c), CUdeviceptr, CUdeviceptr, size_t)
-WORK(cuMemcpyDtoDAsync, work_bytes(d, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int,
+WORK(cuMemcpyDtoD, NULL, work_bytes(NULL, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
+WORK(cuMemcpyDtoD_v2, NULL, work_bytes(NULL, false, c), CUdeviceptr, CUdeviceptr, size_t)
+WORK(cuMemcpyDtoD_v2_ptds, NULL, work_bytes(NULL, true, c), CUdeviceptr, CUdeviceptr, size_t)
+WORK(cuMemcpyDtoDAsync, NULL, work_bytes(d, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int,
      CUstream)
-WORK(cuMemcpyDtoDAsync_v2, work_bytes(d, false, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
-WORK(cuMemcpyDtoDAsync_v2_ptsz, work_bytes(d, true, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
+WORK(cuMemcpyDtoDAsync_v2, NULL, work_bytes(d, false, c), CUdeviceptr, CUdeviceptr, size_t,
+     CUstream)
+WORK(cuMemcpyDtoDAsync_v2_ptsz, NULL, work_bytes(d, true, c), CUdeviceptr, CUdeviceptr, size_t,
+     CUstream)
 GATED_WAIT(cuMemcpyDtoH, false, void *, CUdeviceptr_v1, unsigned int)
 GATED_WAIT(cuMemcpyDtoH_v2, false, void *, CUdeviceptr, size_t)
 GATED_WAIT(cuMemcpyDtoH_v2_ptds, true, void *, CUdeviceptr, size_t)

@@ -1,6 +1,7 @@
 /* Contexts: what they cost, and what goes with them. */
 #include "base/process.h"
 #include "core/context.h"
+#include "core/local.h"
 #include "drv/gpu_cuda.h"
 #include "hook/gated.h"
 #include "hook/making.h"
@@ -124,16 +125,30 @@ static void look_at_all(void)
 	}
 }
 
-/* After the call that should end `ctx`, whose record is `context` if there is one. */
-static CUresult end_context(CUresult res, CUcontext ctx, struct context *context, uint64_t mark)
+/* A context that is about to end, taken out: its record, if there is one, and its local memory. */
+struct ending {
+	CUcontext ctx;
+	struct context *context;
+	struct local_area *area;
+	uint64_t mark;
+};
+
+/* After the call that should end it. */
+static CUresult end_context(CUresult res, const struct ending *e)
 {
-	bool is_known = context != NULL;
+	bool is_known = e->context != NULL;
 	struct context_cost cost;
 
 	if (res == CUDA_SUCCESS)
-		charge_drop_context(ctx, mark);
+		charge_drop_context(e->ctx, e->mark);
 	charge_over();
-	cost = res == CUDA_SUCCESS ? context_end(context) : context_put_back(context);
+	if (res == CUDA_SUCCESS) {
+		cost = context_end(e->context);
+		cost.bytes += local_end(e->area);
+	} else {
+		cost = context_put_back(e->context);
+		local_put_back(e->area);
+	}
 	if (res == CUDA_SUCCESS && !is_known)
 		look_at_all();
 	else if (res == CUDA_SUCCESS || cost.bytes)
@@ -143,16 +158,16 @@ static CUresult end_context(CUresult res, CUcontext ctx, struct context *context
 
 static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 {
-	struct context *context;
-	uint64_t mark;
+	struct ending e = { .ctx = ctx };
 
 	if (!init_is_member())
 		return GATE_CALL(call(ctx));
 	metering_end_context(ctx);
-	mark = track_mark();
+	e.mark = track_mark();
 	charge_begin();
-	context = context_take(ctx, context_mark());
-	return end_context(GATE_CALL(call(ctx)), ctx, context, mark);
+	e.context = context_take(ctx, context_mark());
+	e.area = local_take(ctx);
+	return end_context(GATE_CALL(call(ctx)), &e);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
@@ -180,18 +195,19 @@ CUresult hook_cuCtxAttach(CUcontext *out_ctx, unsigned int flags)
 /* The last user ends the context. */
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
-	struct context *context;
-	uint64_t mark;
+	struct ending e = { .ctx = ctx };
 	CUresult res;
 
 	if (!ENTER_HAS(cuCtxDetach))
 		return enter_missing();
 	if (!init_is_member())
 		return GATE_CALL(real.cuCtxDetach(ctx));
-	mark = track_mark();
+	e.mark = track_mark();
 	charge_begin();
-	if (context_detach(ctx, &context))
-		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), ctx, context, mark);
+	if (context_detach(ctx, &e.context)) {
+		e.area = local_take(ctx);
+		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
+	}
 	res = GATE_CALL(real.cuCtxDetach(ctx));
 	charge_over();
 	if (res == CUDA_SUCCESS)
@@ -248,6 +264,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
 	uint64_t mark, contexts;
+	struct local_area *area;
 	unsigned primaries;
 	const void *ctx;
 	struct dev dev;
@@ -262,15 +279,17 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context((CUcontext)(uintptr_t)ctx);
 	charge_begin();
+	area = local_take(ctx);
 	res = GATE_CALL(call(ord));
 	if (res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 				    making_primaries(dev) == primaries)) {
 		charge_over();
+		local_put_back(area);
 		return res;
 	}
 	charge_drop_context(ctx, mark);
 	charge_over();
-	uncharge(dev, context_end(context_take(ctx, contexts)).bytes);
+	uncharge(dev, context_end(context_take(ctx, contexts)).bytes + local_end(area));
 	return res;
 }
 

@@ -363,7 +363,9 @@ static CUresult pass(const struct pass *pass, CUgraphExec exec, CUstream stream)
 
 	if (pass->is_upload || !metering_is_on())
 		return GATE_CALL(pass->call(exec, stream));
-	work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
+	res = work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
+	if (res != CUDA_SUCCESS)
+		return res;
 	res = GATE_CALL(pass->call(exec, stream));
 	work_end(&w, res);
 	return res;

@@ -1,25 +1,50 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
 #include "core/gate.h"
+#include "hook/first_launch.h"
 #include "hook/overhead.h"
+
+/* The stack's area cannot be told from local memory: what it will take is reserved before. */
+static CUresult reserve_stack(struct local_growth *growth, CUlimit limit, size_t value)
+{
+	*growth = (struct local_growth){ .is_growing = false };
+	if (limit != CU_LIMIT_STACK_SIZE || value > UINT32_MAX)
+		return CUDA_SUCCESS;
+	return first_launch_reserve(growth, (uint32_t)value, NULL);
+}
 
 /* A limit that takes more than the tenant's leaves is set back. */
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
+	struct local_growth growth;
 	struct overhead o;
 	size_t before;
 	CUresult res;
 	bool has_before;
+	int rc;
 
 	if (!ENTER_HAS(cuCtxSetLimit))
 		return enter_missing();
 	overhead_begin(&o);
 	has_before = o.counts && real.cuCtxGetLimit &&
 		     real.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS;
-	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
-	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
+	res = reserve_stack(&growth, limit, value);
+	if (res != CUDA_SUCCESS)
 		return res;
-	if (has_before)
-		GATE_CALL(real.cuCtxSetLimit(limit, before));
+	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
+	local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_GREW : LOCAL_FAILED);
+	if (res != CUDA_SUCCESS)
+		return res;
+	rc = overhead_finish(&o);
+	/* What functions had may be gone with a smaller stack. */
+	if (limit == CU_LIMIT_STACK_SIZE && overhead_fell(&o))
+		local_shrink(&growth.use);
+	if (rc == 0)
+		return res;
+	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS &&
+	    limit == CU_LIMIT_STACK_SIZE) {
+		growth.use.thread_bytes = (uint32_t)before;
+		local_shrink(&growth.use);
+	}
 	return overhead_refuse(&o);
 }
 

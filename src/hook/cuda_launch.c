@@ -7,23 +7,23 @@
 		unsigned int
 #define BLOCKS ((uint64_t)b * c * d)
 
-WORK(cuLaunchKernel, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+WORK(cuLaunchKernel, a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
      void **)
-WORK(cuLaunchKernel_ptsz, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+WORK(cuLaunchKernel_ptsz, a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
      void **)
-WORK(cuLaunchKernelEx, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
+WORK(cuLaunchKernelEx, b, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
      void **)
-WORK(cuLaunchKernelEx_ptsz, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
+WORK(cuLaunchKernelEx_ptsz, b, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
      void **)
-WORK(cuLaunchCooperativeKernel, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
+WORK(cuLaunchCooperativeKernel, a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
      void **)
-WORK(cuLaunchCooperativeKernel_ptsz, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream,
-     void **)
+WORK(cuLaunchCooperativeKernel_ptsz, a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE,
+     CUstream, void **)
 /* Of the calling thread's device: the driver wants one of each, from one thread. */
-WORK(cuLaunchCooperativeKernelMultiDevice, work_launches(a, b), CUDA_LAUNCH_PARAMS *, unsigned int,
-     unsigned int)
-WORK(cuLaunch, work_kernel(NULL, false, a, 1), CUfunction)
-WORK(cuLaunchGrid, work_kernel(NULL, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction, int,
-     int)
-WORK(cuLaunchGridAsync, work_kernel(d, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
+WORK(cuLaunchCooperativeKernelMultiDevice, a ? a->function : NULL, work_launches(a, b),
+     CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int)
+WORK(cuLaunch, a, work_kernel(NULL, false, a, 1), CUfunction)
+WORK(cuLaunchGrid, a, work_kernel(NULL, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
+     int, int)
+WORK(cuLaunchGridAsync, a, work_kernel(d, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
      int, int, CUstream)

@@ -1,7 +1,6 @@
-/*
- * Modules and libraries: their code and variables are device memory that no allocation call shows.
- */
+/* Modules and libraries: their code and variables are device memory that no allocation call shows. */
 #include "core/gate.h"
+#include "hook/first_launch.h"
 #include "hook/overhead.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
@@ -55,7 +54,10 @@ LOAD(cuLibraryLoadFromFile, finish_library, out_library,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      (out_library, path, jit_options, jit_values, jit_count, options, values, count))
 
-/* What an unload gave back counts no more. */
+/*
+ * What an unload gave back counts no more. Its functions are out of the books before the driver can give
+ * their handles to others.
+ */
 static CUresult finish_unload(struct overhead *o, CUresult res)
 {
 	if (res == CUDA_SUCCESS)
@@ -70,6 +72,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 	if (!ENTER_HAS(cuModuleUnload))
 		return enter_missing();
 	overhead_begin(&o);
+	function_end_owner(module);
 	return finish_unload(&o, GATE_CALL(real.cuModuleUnload(module)));
 }
 
@@ -80,6 +83,7 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	if (!ENTER_HAS(cuLibraryUnload))
 		return enter_missing();
 	overhead_begin(&o);
+	function_end_owner(library);
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
@@ -105,11 +109,15 @@ CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 {
 	struct overhead o;
+	CUresult res;
 
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
 	overhead_begin(&o);
-	return finish_question(&o, GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	res = finish_question(&o, GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	if (res == CUDA_SUCCESS)
+		first_launch_given(*out_function, function_owner(kernel));
+	return res;
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
@@ -122,4 +130,87 @@ CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlib
 	overhead_begin(&o);
 	return finish_question(&o, GATE_CALL(real.cuLibraryGetGlobal(out_addr, out_bytes, library,
 								     name)));
+}
+
+/* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */
+CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, const char *name)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuModuleGetFunction))
+		return enter_missing();
+	res = real.cuModuleGetFunction(out_function, module, name);
+	if (res == CUDA_SUCCESS)
+		first_launch_given(*out_function, module);
+	return res;
+}
+
+CUresult hook_cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int count,
+					 CUmodule module)
+{
+	unsigned int there = 0;
+	CUresult res;
+
+	if (!ENTER_HAS(cuModuleEnumerateFunctions))
+		return enter_missing();
+	res = real.cuModuleEnumerateFunctions(out_functions, count, module);
+	if (res != CUDA_SUCCESS || !real.cuModuleGetFunctionCount ||
+	    real.cuModuleGetFunctionCount(&there, module) != CUDA_SUCCESS)
+		return res;
+	for (unsigned int i = 0; i < count && i < there; i++)
+		first_launch_given(out_functions[i], module);
+	return res;
+}
+
+CUresult hook_cuLibraryGetKernel(CUkernel *out_kernel, CUlibrary library, const char *name)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuLibraryGetKernel))
+		return enter_missing();
+	res = real.cuLibraryGetKernel(out_kernel, library, name);
+	if (res == CUDA_SUCCESS)
+		first_launch_given_kernel(*out_kernel, library);
+	return res;
+}
+
+CUresult hook_cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int count,
+					CUlibrary library)
+{
+	unsigned int there = 0;
+	CUresult res;
+
+	if (!ENTER_HAS(cuLibraryEnumerateKernels))
+		return enter_missing();
+	res = real.cuLibraryEnumerateKernels(out_kernels, count, library);
+	if (res != CUDA_SUCCESS || !real.cuLibraryGetKernelCount ||
+	    real.cuLibraryGetKernelCount(&there, library) != CUDA_SUCCESS)
+		return res;
+	for (unsigned int i = 0; i < count && i < there; i++)
+		first_launch_given_kernel(out_kernels[i], library);
+	return res;
+}
+
+CUresult hook_cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfunction func)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuFuncGetAttribute))
+		return enter_missing();
+	res = real.cuFuncGetAttribute(out_value, attribute, func);
+	if (res == CUDA_SUCCESS && function_any())
+		first_launch_loaded(func);
+	return res;
+}
+
+CUresult hook_cuFuncLoad(CUfunction func)
+{
+	CUresult res;
+
+	if (!ENTER_HAS(cuFuncLoad))
+		return enter_missing();
+	res = GATE_CALL(real.cuFuncLoad(func));
+	if (res == CUDA_SUCCESS && function_any())
+		first_launch_loaded(func);
+	return res;
 }

@@ -29,9 +29,10 @@
 
 /*
  * As GATED() for a call that gives the GPU work: `call` is what it gives, a struct work_call made of the
- * parameters a, b, c... While nobody watches the gate nothing is made of it.
+ * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
+ * made of it, and little while nothing but other functions' first launches are watched for.
  */
-#define WORK(sym, call, ...)                                                                  \
+#define WORK(sym, function, call, ...)                                                        \
 	__attribute__((noinline, cold)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                                     \
 		struct work w;                                                                \
@@ -40,7 +41,15 @@
                                                                                               \
 		if (!ENTER_HAS(sym))                                                          \
 			return enter_missing();                                               \
-		work_begin(&w, call);                                                         \
+		if (work_passes(function)) {                                                  \
+			was_in = gate_enter();                                                \
+			res = real.sym(GATED_ARGS(__VA_ARGS__));                              \
+			gate_leave(was_in);                                                   \
+			return res;                                                           \
+		}                                                                             \
+		res = work_begin(&w, call);                                                   \
+		if (res != CUDA_SUCCESS)                                                      \
+			return res;                                                           \
 		was_in = gate_enter();                                                        \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
 		gate_leave(was_in);                                                           \
@@ -58,6 +67,12 @@
 		gate_leave_try(was_in);                                                       \
 		return res;                                                                   \
 	}
+
+/* True when all that is watched for are first launches, and this is none. */
+static inline bool work_passes(const void *function)
+{
+	return gate_is_watched() && !metering_is_on() && function_is_settled(function);
+}
 
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
 #define GATED_WAIT(sym, is_per_thread, ...)                                \

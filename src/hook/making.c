@@ -6,6 +6,7 @@
 #include "base/turn.h"
 #include "base/units.h"
 #include "core/context.h"
+#include "core/local.h"
 #include "drv/gpu_cuda.h"
 #include "hook/own_row.h"
 
@@ -218,6 +219,7 @@ int making_finish(struct making *m, const void *ctx)
 	/* Without an answer of the card, the figure that was doubted stands. */
 	if (rc < 0 ? m->is_doubted : limit && quota_used(m->dev) > limit)
 		return -EDQUOT;
+	local_open(ctx, m->dev);
 	stale = context_enter(ctx, m->dev, m->cost_bytes);
 	if (rc == -ENOTSUP)
 		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);

@@ -125,7 +125,7 @@ static void watch(int64_t now_ns)
 	if (is_on)
 		atomic_store(&metering_on, true);
 	if (is_on != state.s.is_watched)
-		gate_watch(is_on);
+		gate_watch(GATE_METERING, is_on);
 	if (!is_on)
 		atomic_store(&metering_on, false);
 	state.s.is_watched = is_on;

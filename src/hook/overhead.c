@@ -37,6 +37,11 @@ int overhead_finish(struct overhead *o)
 		       0;
 }
 
+bool overhead_fell(const struct overhead *o)
+{
+	return o->counts && held_bytes(o->dev) < o->before_bytes;
+}
+
 CUresult overhead_refuse(struct overhead *o)
 {
 	uint64_t taken = held_bytes(o->dev) - o->before_bytes;

@@ -23,5 +23,8 @@ void overhead_begin_on(struct overhead *o, CUdevice ord);
 /* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
 int overhead_finish(struct overhead *o);
 
+/* After overhead_finish(): true if the call gave back more than it took. */
+bool overhead_fell(const struct overhead *o);
+
 /* After the hook undid it: counts again, and the answer for the program. */
 CUresult overhead_refuse(struct overhead *o);

@@ -208,7 +208,7 @@ static struct place *place_of(struct work_thread *t, CUstream stream, bool is_pe
 }
 
 /* What is captured is work of the graph, not of now; and no event of ours may go there. */
-static bool is_captured(CUstream stream, bool is_per_thread)
+bool work_is_captured(CUstream stream, bool is_per_thread)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUstream asked = stream;
@@ -306,34 +306,31 @@ static inline bool go_again(struct work *w, const struct work_call *call)
 	    t->last.work.call.is_per_thread != call->is_per_thread || !t->last.work.meter ||
 	    t->last.ends != atomic_load_explicit(&metering_ends, memory_order_acquire) ||
 	    atomic_load_explicit(&metering_captures, memory_order_relaxed) ||
-	    t->last.work.lane->wants_pair)
+	    t->last.work.lane->wants_pair ||
+	    (function_any() && !function_is_settled(call->function)))
 		return false;
 	if (stream_key_is_default(call->stream) &&
 	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != t->last.ctx))
 		return false;
 	if (!meter_admit_fast(t->last.work.thread, t->last.work.entry))
 		return false;
-	*w = t->last.work;
+	w->call = *call;
+	w->meter = t->last.work.meter;
+	w->thread = t->last.work.thread;
+	w->lane = t->last.work.lane;
+	w->entry = t->last.work.entry;
+	w->context = t->last.work.context;
+	w->is_first = false;
 	return true;
 }
 
-/* The long way. */
-__attribute__((noinline)) static void begin(struct work *w, const struct work_call *what)
+/* Holds it, and has it measured. */
+static void begin_metered(struct work *w, struct work_call call)
 {
-	struct work_call call = *what;
-	struct work_thread *t;
-	struct place *p;
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, call.stream, call.is_per_thread) : NULL;
 
-	*w = (struct work){ .call = call };
-	if (!init_is_member())
-		return;
-	if (!metering_is_on()) {
-		metering_launched_first();
-		return;
-	}
-	t = own_thread();
-	p = t ? place_of(t, call.stream, call.is_per_thread) : NULL;
-	if (!p || !p->meter || is_captured(call.stream, call.is_per_thread)) {
+	if (!p || !p->meter || work_is_captured(call.stream, call.is_per_thread)) {
 		if (!p || !p->meter)
 			obey_monitor();
 		return;
@@ -352,14 +349,38 @@ __attribute__((noinline)) static void begin(struct work *w, const struct work_ca
 		t->last.work.meter = NULL;
 }
 
-void work_begin(struct work *w, struct work_call call)
+/* The long way. */
+__attribute__((noinline)) static CUresult begin(struct work *w, const struct work_call *what)
 {
-	if (__builtin_expect(!go_again(w, &call), 0))
-		begin(w, &call);
+	struct work_call call = *what;
+	CUresult res = CUDA_SUCCESS;
+
+	*w = (struct work){ .call = call };
+	if (!init_is_member())
+		return res;
+	if (metering_is_on())
+		begin_metered(w, call);
+	else if (!gate_is_watched())
+		metering_launched_first();
+	if (function_any() && !function_is_settled(call.function)) {
+		w->is_first = true;
+		res = first_launch_begin(&w->first, call.function,
+					 work_is_captured(call.stream, call.is_per_thread));
+	}
+	if (res != CUDA_SUCCESS)
+		work_end(w, res);
+	return res;
+}
+
+CUresult work_begin(struct work *w, struct work_call call)
+{
+	return __builtin_expect(go_again(w, &call), 1) ? CUDA_SUCCESS : begin(w, &call);
 }
 
 void work_end(struct work *w, CUresult res)
 {
+	if (w->is_first)
+		first_launch_finish(&w->first, res);
 	if (!w->meter)
 		return;
 	if (res != CUDA_SUCCESS)
@@ -420,7 +441,8 @@ struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction fun
 	return (struct work_call){ .stream = stream,
 				   .is_per_thread = is_per_thread,
 				   .kind = kind_of((uint64_t)(uintptr_t)function,
-						   bucket_of(blocks)) };
+						   bucket_of(blocks)),
+				   .function = function };
 }
 
 struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function)
@@ -446,7 +468,10 @@ struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int 
 
 struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec)
 {
-	return work_kernel(stream, is_per_thread, (CUfunction)(uintptr_t)exec, 1);
+	struct work_call call = work_kernel(stream, is_per_thread, (CUfunction)(uintptr_t)exec, 1);
+
+	call.function = NULL;
+	return call;
 }
 
 struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes)

@@ -2,13 +2,14 @@
  * Work for the GPU on its way: held while the tenant has used its share of the device's time, and
  * measured.
  *
- * A launch comes here only while the gate is watched (core/gate.h): there is a limit, or the node's
- * monitor holds the tenant. work_begin() may sleep, outside the gate; between it and work_end() lies the
- * driver call. core/meter.h is what measures, core/pace.h what decides.
+ * A launch comes here only while the gate is watched (core/gate.h): there is a limit, the node's monitor
+ * holds the tenant, or some function was not launched yet. work_begin() may sleep, outside the gate;
+ * between it and work_end() lies the driver call. core/meter.h is what measures, core/pace.h what decides.
  */
 #pragma once
 
 #include "abi/cuda.h"
+#include "hook/first_launch.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,8 +17,9 @@
 /* What a call gives to the GPU. */
 struct work_call {
 	CUstream stream;
-	bool is_per_thread; /* a NULL stream is the calling thread's */
-	uint64_t kind;      /* what is launched, so that its time can be told in advance; not 0 */
+	bool is_per_thread;  /* a NULL stream is the calling thread's */
+	uint64_t kind;       /* what is launched, so that its time can be told in advance; not 0 */
+	CUfunction function; /* a kernel's; else NULL */
 };
 
 /* One call under way; on its caller's stack. */
@@ -28,6 +30,8 @@ struct work {
 	struct lane *lane;
 	struct means_entry *entry;
 	uint64_t context;
+	struct first_launch first;
+	bool is_first; /* a function's, perhaps */
 };
 
 /* A kernel of so many blocks; a graph; a fill or a copy within a device of so many bytes. */
@@ -38,11 +42,17 @@ struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int 
 struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec);
 struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes);
 
-/* Before the driver call: returns when the work may go. */
-void work_begin(struct work *w, struct work_call call);
+/*
+ * Before the driver call: CUDA_SUCCESS when the work may go, and work_end() follows. Else it may not, as
+ * its local memory would pass the limit.
+ */
+CUresult work_begin(struct work *w, struct work_call call);
 
 /* After it. */
 void work_end(struct work *w, CUresult res);
+
+/* True if the stream is captured, or perhaps. */
+bool work_is_captured(CUstream stream, bool is_per_thread);
 
 /* Has every thread ask again before its next launch: the limits changed. */
 void work_call_attention(void);

@@ -255,7 +255,7 @@ static void a_watched_gate_is_open_to_all_but_a_try(void **state)
 	passed = gate_passes();
 	assert_true(try_once());
 	assert_true(gate_passes() != passed);
-	gate_watch(true);
+	gate_watch(GATE_METERING, true);
 	passed = gate_passes();
 	assert_false(try_once());
 	assert_true(gate_passes() == passed);
@@ -268,7 +268,7 @@ static void a_watched_gate_is_open_to_all_but_a_try(void **state)
 	gate_open();
 	assert_false(try_once());
 	pass_once();
-	gate_watch(false);
+	gate_watch(GATE_METERING, false);
 	assert_true(try_once());
 	assert_int_equal(atomic_load(&met), 0);
 }

@@ -1,0 +1,52 @@
+/*
+ * Functions that the program was given and may launch: whether the local memory that their threads need
+ * is there. While one of them is not known to have it, the gate is watched (core/gate.h), so that its
+ * launch goes by the slow way and is told from the others.
+ *
+ * A handle is a function's (of one context), a kernel's or an executable graph's (of any). Thread safe:
+ * looking up takes no lock, changing one mutex.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a handle is. */
+enum function_kind { FUNCTION_OF_CONTEXT, FUNCTION_KERNEL, FUNCTION_GRAPH };
+
+/* Starts: fork children begin with nothing. */
+void function_init(void);
+
+/*
+ * The program is about to get this handle, of a module, library or graph `owner`. It counts as never
+ * launched, whatever was known of it. Without memory for it nobody watches: what it takes is found by
+ * the driver's figure.
+ */
+void function_enter(const void *handle, enum function_kind kind, const void *owner);
+
+/* Its threads need so much local memory; `has_room`: every context that it may run in has that. */
+void function_tell(const void *handle, const void *ctx, uint32_t thread_bytes, bool has_room);
+
+/*
+ * What was told; false when nothing was. What the handle is, FUNCTION_OF_CONTEXT when it is unknown. Whose
+ * it is, NULL when it is unknown.
+ */
+bool function_thread_bytes(const void *handle, uint32_t *out_thread_bytes);
+enum function_kind function_kind(const void *handle);
+const void *function_owner(const void *handle);
+
+/* True when nothing is to be done for its launch; also for NULL. */
+bool function_is_settled(const void *handle);
+
+/* True while there is a function that is not settled. */
+bool function_any(void);
+
+/*
+ * A context has local memory for threads of `thread_bytes`, the context that has least for those of
+ * `least_bytes`: settles what fits, and nothing else.
+ */
+void function_room(const void *ctx, uint32_t thread_bytes, uint32_t least_bytes);
+
+/* The module, library or graph ended, or the context. */
+void function_end_owner(const void *owner);
+void function_end_context(const void *ctx);

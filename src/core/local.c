@@ -1,0 +1,273 @@
+#include "core/local.h"
+
+#include "base/bytes.h"
+#include "base/process.h"
+#include "core/charge.h"
+#include "core/function.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* All of it: the state's mutex, while it is in the list. */
+struct local_area {
+	struct local_area *next;
+	const void *ctx;
+	struct dev dev;
+	uint64_t threads;
+	uint32_t has_bytes;     /* for each thread, that the driver has */
+	uint32_t reserve_bytes; /* for each thread, that is reserved or there */
+	unsigned growing;       /* calls under way that may let it grow */
+};
+
+struct local_state {
+	/* Zero is an unlocked mutex. Taken before core/charge.h's and core/function.h's. */
+	pthread_mutex_t mutex;
+	struct local_area *first; /* mutex */
+};
+PROCESS_STATE(local_state, state);
+
+void local_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+/* What an area takes beyond what a new context has. */
+static uint64_t cost(const struct local_area *area, uint32_t thread_bytes)
+{
+	uint64_t more = bytes_beyond(thread_bytes, LOCAL_STACK_BYTES), bytes;
+
+	if (__builtin_mul_overflow(more, area->threads, &bytes))
+		return UINT64_MAX;
+	return bytes_round_up(bytes, TRACK_BLOCK_BYTES);
+}
+
+static uint64_t overhead(struct dev dev)
+{
+	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+}
+
+/* mutex held: the link to the context's area; to NULL when there is none. */
+static struct local_area **find(const void *ctx)
+{
+	struct local_area **link = &state.s.first;
+
+	while (*link && (*link)->ctx != ctx)
+		link = &(*link)->next;
+	return link;
+}
+
+/* mutex held: what every context's threads have. */
+static uint32_t least(void)
+{
+	uint32_t bytes = UINT32_MAX;
+
+	for (struct local_area *a = state.s.first; a; a = a->next)
+		bytes = a->has_bytes < bytes ? a->has_bytes : bytes;
+	return bytes;
+}
+
+/* mutex held: functions settle, or do not any more. */
+static void tell_functions(const struct local_area *area)
+{
+	function_room(area->ctx, area->has_bytes, least());
+}
+
+/* mutex held: the context's area; NULL without memory. */
+static struct local_area *open_area(const void *ctx, struct dev dev)
+{
+	struct local_area **link = find(ctx), *area = *link;
+
+	if (area)
+		return area;
+	area = calloc(1, sizeof(*area));
+	if (!area)
+		return NULL;
+	*area = (struct local_area){ .next = state.s.first,
+				     .ctx = ctx,
+				     .dev = dev,
+				     .has_bytes = LOCAL_STACK_BYTES,
+				     .reserve_bytes = LOCAL_STACK_BYTES };
+	state.s.first = area;
+	tell_functions(area);
+	return area;
+}
+
+void local_open(const void *ctx, struct dev dev)
+{
+	struct local_area *stale;
+
+	pthread_mutex_lock(&state.s.mutex);
+	/* One of that handle ended unseen. */
+	stale = *find(ctx);
+	if (stale)
+		*find(ctx) = stale->next;
+	free(stale);
+	open_area(ctx, dev);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* mutex held. */
+static int reserve(struct local_growth *g, struct local_area *area)
+{
+	uint32_t want = g->use.thread_bytes;
+	uint64_t more;
+	int rc = 0;
+
+	area->threads = g->use.threads;
+	g->bytes = cost(area, want) - cost(area, area->has_bytes);
+	more = bytes_beyond(cost(area, want), cost(area, area->reserve_bytes));
+	g->before_bytes = overhead(g->use.dev);
+	if (more)
+		rc = charge_reserve_context(g->use.dev, more);
+	else
+		charge_begin();
+	if (rc < 0)
+		return rc;
+	if (want > area->reserve_bytes)
+		area->reserve_bytes = want;
+	area->growing++;
+	g->is_growing = true;
+	return 0;
+}
+
+int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle)
+{
+	struct local_area *area;
+	int rc = 0;
+
+	*growth = (struct local_growth){ .use = *use };
+	pthread_mutex_lock(&state.s.mutex);
+	area = open_area(use->ctx, use->dev);
+	if (area && handle)
+		function_tell(handle, use->ctx, use->thread_bytes,
+			      use->thread_bytes <= (function_kind(handle) == FUNCTION_OF_CONTEXT ?
+							    area->has_bytes :
+							    least()));
+	if (area && use->thread_bytes > area->has_bytes)
+		rc = reserve(growth, area);
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+/*
+ * mutex held: a call is over. Nothing is reserved beyond what there is once no other is under way;
+ * what that was.
+ */
+static uint64_t over(struct local_area *area)
+{
+	uint64_t bytes;
+
+	if (--area->growing > 0)
+		return 0;
+	bytes = cost(area, area->reserve_bytes) - cost(area, area->has_bytes);
+	area->reserve_bytes = area->has_bytes;
+	return bytes;
+}
+
+/* The call has let the area grow, or not. What is to be given back if the card cannot be asked. */
+static uint64_t settle(const struct local_growth *g, bool has_grown)
+{
+	struct local_area *area;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	area = *find(g->use.ctx);
+	/* Ended, or another's by now: its end has seen to it. */
+	if (area && area->growing) {
+		if (has_grown && g->use.thread_bytes > area->has_bytes) {
+			area->has_bytes = g->use.thread_bytes;
+			tell_functions(area);
+		}
+		bytes = over(area);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
+}
+
+void local_finish(struct local_growth *growth, enum local_end end)
+{
+	struct dev dev = growth->use.dev;
+	bool has_grown = end == LOCAL_GREW;
+	uint64_t bytes;
+	int rc;
+
+	if (!growth->is_growing)
+		return;
+	if (end != LOCAL_PERHAPS) {
+		/* Before it is over: no look at the card has taken it off yet. */
+		quota_release(dev, QUOTA_CONTEXT, settle(growth, has_grown));
+		charge_over();
+		charge_reconcile(dev, QUOTA_CONTEXT);
+		return;
+	}
+	charge_over();
+	rc = charge_reconcile(dev, QUOTA_CONTEXT);
+	/* Other things may have come or gone: most of it counts as all. */
+	has_grown = rc == -ENOTSUP ||
+		    (rc == 0 &&
+		     overhead(dev) >= bytes_sum(growth->before_bytes, growth->bytes / 2 + 1));
+	bytes = settle(growth, has_grown);
+	if (rc == -ENOTSUP)
+		quota_release(dev, QUOTA_CONTEXT, bytes);
+}
+
+void local_shrink(const struct local_use *use)
+{
+	struct local_area *area;
+
+	pthread_mutex_lock(&state.s.mutex);
+	area = *find(use->ctx);
+	if (area && !area->growing && area->has_bytes > use->thread_bytes) {
+		area->has_bytes = use->thread_bytes > LOCAL_STACK_BYTES ? use->thread_bytes :
+									  LOCAL_STACK_BYTES;
+		area->reserve_bytes = area->has_bytes;
+		tell_functions(area);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+struct local_area *local_take(const void *ctx)
+{
+	struct local_area **link, *area;
+
+	pthread_mutex_lock(&state.s.mutex);
+	link = find(ctx);
+	area = *link;
+	if (area)
+		*link = area->next;
+	pthread_mutex_unlock(&state.s.mutex);
+	return area;
+}
+
+uint64_t local_end(struct local_area *area)
+{
+	uint64_t bytes;
+
+	if (!area)
+		return 0;
+	function_end_context(area->ctx);
+	bytes = cost(area, area->reserve_bytes);
+	pthread_mutex_lock(&state.s.mutex);
+	function_room(area->ctx, 0, least());
+	pthread_mutex_unlock(&state.s.mutex);
+	free(area);
+	return bytes;
+}
+
+void local_put_back(struct local_area *area)
+{
+	if (!area)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	if (*find(area->ctx)) {
+		free(area);
+	} else {
+		/* What was under way has not found it; the next look at the card settles that. */
+		area->growing = 0;
+		area->reserve_bytes = area->has_bytes;
+		area->next = state.s.first;
+		state.s.first = area;
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}

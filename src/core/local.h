@@ -1,0 +1,71 @@
+/*
+ * Local memory: what the threads of a kernel keep for themselves. The driver has one area in each
+ * context, with room for every thread that can be resident on the device. It begins with the stack that
+ * a context has (its own cost holds that) and grows when a function is launched whose threads need more,
+ * so a context has the most that any function needed, not the sum.
+ *
+ * What an area will grow by is reserved before the launch, and set by the driver's own figure after it.
+ * Thread safe; nothing here calls the driver but to look at the card, and that with no lock held.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The stack that a context begins with. */
+enum { LOCAL_STACK_BYTES = 1024 };
+
+/* A context's area; taken out. */
+struct local_area;
+
+/* A launch, or what may bring one, in a context. */
+struct local_use {
+	const void *ctx;
+	struct dev dev;
+	uint64_t
+		threads; /* that can be resident on the device; 0: not known, nothing is reserved */
+	uint32_t thread_bytes; /* local memory of one */
+};
+
+/* A use whose area is to grow; on its caller's stack. Constant between reserve and finish. */
+struct local_growth {
+	struct local_use use;
+	uint64_t
+		bytes; /* what the area lacks; reserved, but for what another thread has reserved */
+	uint64_t before_bytes; /* overhead of this process before it */
+	bool is_growing;       /* false: there is room, nothing is to be done */
+};
+
+/* What a call did with the area. */
+enum local_end {
+	LOCAL_FAILED,  /* nothing */
+	LOCAL_PERHAPS, /* it has grown if the card says so */
+	LOCAL_GREW,
+};
+
+/* Starts, after charge_init() began. */
+void local_init(void);
+
+/* A context was made. One that nobody told of begins at its first use. */
+void local_open(const void *ctx, struct dev dev);
+
+/*
+ * Before the driver call: reserves what the area lacks and tells core/function.h of `handle` (NULL: of
+ * none). 0, then local_finish() follows; or -EDQUOT, and growth->bytes is what was refused.
+ */
+int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle);
+
+/* After it. */
+void local_finish(struct local_growth *growth, enum local_end end);
+
+/* The driver took the area back to what a stack of this size takes. */
+void local_shrink(const struct local_use *use);
+
+/* Takes a context's area out before the driver ends the context; NULL when there is none. */
+struct local_area *local_take(const void *ctx);
+
+/* The context ended: what was charged for its area beyond the context. Or it did not end. */
+uint64_t local_end(struct local_area *area);
+void local_put_back(struct local_area *area);

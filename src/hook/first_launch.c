@@ -1,0 +1,166 @@
+#include "hook/first_launch.h"
+
+#include "drv/gpu_cuda.h"
+#include "drv/real.h"
+#include "drv/relaxed.h"
+#include "hook/enter.h"
+#include "hook/metering.h"
+
+#include <errno.h>
+
+static bool ask_function(CUfunction function, uint32_t *out_bytes)
+{
+	int bytes = 0;
+
+	if (!real.cuFuncGetAttribute ||
+	    real.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) !=
+		    CUDA_SUCCESS ||
+	    bytes < 0)
+		return false;
+	*out_bytes = (uint32_t)bytes;
+	return true;
+}
+
+/* A kernel is asked by its function in the current context: what the launch needs as well. */
+static bool ask(CUfunction handle, uint32_t *out_bytes)
+{
+	CUfunction function = handle;
+
+	if (function_kind(handle) == FUNCTION_KERNEL &&
+	    (!real.cuKernelGetFunction ||
+	     real.cuKernelGetFunction(&function, (CUkernel)(void *)handle) != CUDA_SUCCESS))
+		return false;
+	return ask_function(function, out_bytes);
+}
+
+bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes)
+{
+	struct relaxed before;
+	bool is_relaxed, is_known;
+
+	if (function_thread_bytes(function, out_bytes))
+		return true;
+	is_relaxed = atomic_load_explicit(&metering_captures, memory_order_relaxed) != 0;
+	if (is_relaxed)
+		before = relaxed_begin();
+	is_known = ask(function, out_bytes);
+	if (is_relaxed)
+		relaxed_end(before);
+	return is_known;
+}
+
+static bool is_eager(void)
+{
+	CUmoduleLoadingMode mode;
+
+	return !real.cuModuleGetLoadingMode ||
+	       (real.cuModuleGetLoadingMode(&mode) == CUDA_SUCCESS &&
+		mode == CU_MODULE_EAGER_LOADING);
+}
+
+static bool is_loaded(CUfunction function)
+{
+	CUfunctionLoadingState is;
+
+	if (real.cuFuncIsLoaded && real.cuFuncIsLoaded(&is, function) == CUDA_SUCCESS)
+		return is == CU_FUNCTION_LOADING_STATE_LOADED;
+	return is_eager();
+}
+
+/* What needs no more than any context has is settled at once. */
+static void tell(const void *handle, const void *ctx, uint32_t bytes)
+{
+	function_tell(handle, ctx, bytes, bytes <= LOCAL_STACK_BYTES);
+}
+
+void first_launch_loaded(CUfunction function)
+{
+	struct cuda_ord ord;
+	const void *ctx;
+	uint32_t bytes;
+
+	if (!function_is_settled(function) && !function_thread_bytes(function, &bytes) &&
+	    gpu_cuda_current(&ord, &ctx) && ask(function, &bytes))
+		tell(function, ctx, bytes);
+}
+
+static bool counts(void)
+{
+	return init_is_member() && quota_counts_contexts();
+}
+
+void first_launch_given(CUfunction function, const void *owner)
+{
+	if (!counts())
+		return;
+	function_enter(function, FUNCTION_OF_CONTEXT, owner);
+	if (!function_is_settled(function) && is_loaded(function))
+		first_launch_loaded(function);
+}
+
+void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
+{
+	struct cuda_ord ord;
+	int bytes = 0;
+
+	if (!counts())
+		return;
+	function_enter(kernel, FUNCTION_KERNEL, library);
+	if (!function_is_settled(kernel) && is_eager() && real.cuKernelGetAttribute &&
+	    gpu_cuda_current_device(&ord) &&
+	    real.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, ord.v) ==
+		    CUDA_SUCCESS &&
+	    bytes >= 0)
+		tell(kernel, NULL, (uint32_t)bytes);
+}
+
+/* Threads that can be resident on the device at a time; 0 where the driver does not say. */
+static uint64_t resident_threads(struct cuda_ord ord)
+{
+	int each = 0, sms = 0;
+
+	if (!real.cuDeviceGetAttribute ||
+	    real.cuDeviceGetAttribute(&each, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+				      ord.v) != CUDA_SUCCESS ||
+	    real.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ord.v) !=
+		    CUDA_SUCCESS ||
+	    each <= 0 || sms <= 0)
+		return 0;
+	return (uint64_t)each * (uint64_t)sms;
+}
+
+CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes,
+			      const void *handle)
+{
+	struct local_use use = { .thread_bytes = thread_bytes };
+	struct cuda_ord ord;
+	int rc;
+
+	*growth = (struct local_growth){ .is_growing = false };
+	if (!counts() || !gpu_cuda_current(&ord, &use.ctx) || !device_by_ordinal(ord, &use.dev))
+		return CUDA_SUCCESS;
+	enter_use(use.dev);
+	use.threads = thread_bytes > LOCAL_STACK_BYTES ? resident_threads(ord) : 0;
+	rc = local_reserve(growth, &use, handle);
+	if (rc == -EDQUOT && charge_ask_card(use.dev))
+		rc = local_reserve(growth, &use, handle);
+	return rc < 0 ? enter_refused(rc, use.dev, growth->bytes) : CUDA_SUCCESS;
+}
+
+CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured)
+{
+	uint32_t thread_bytes;
+
+	*f = (struct first_launch){ .is_captured = is_captured };
+	if (!counts() || !first_launch_thread_bytes(function, &thread_bytes))
+		return CUDA_SUCCESS;
+	return first_launch_reserve(&f->growth, thread_bytes, function);
+}
+
+void first_launch_finish(struct first_launch *f, CUresult res)
+{
+	if (res != CUDA_SUCCESS)
+		local_finish(&f->growth, LOCAL_FAILED);
+	else
+		local_finish(&f->growth, f->is_captured ? LOCAL_PERHAPS : LOCAL_GREW);
+}

@@ -5,6 +5,7 @@
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_graph_memory.h"
+#include "cuda_limit.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
@@ -269,6 +270,17 @@ static const struct cuda_work_ops graph_ops = { .node_type = CU_GRAPH_NODE_TYPE_
 						.run = run_graph,
 						.release = release_graph };
 
+/* Local memory for the kernels of a graph. */
+static CUresult grow(const struct cuda_program *program, struct CUctx_st *ctx)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (int i = 0; i < program->count && res == CUDA_SUCCESS; i++)
+		if (program->work[i]->ops->node_type == CU_GRAPH_NODE_TYPE_KERNEL)
+			res = cuda_limit_grow(ctx, program->work[i]->launch.local_bytes);
+	return res;
+}
+
 static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum stream_default form)
 {
 	struct CUstream_st *stream;
@@ -284,6 +296,9 @@ static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 		return cuda_call_end(res);
 	if (stream->capture)
 		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
+	res = grow(exec->program, stream->ctx);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
 	work = cuda_work_new(&graph_ops);
 	if (!work)
 		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
@@ -320,6 +335,8 @@ static CUresult upload(enum cuda_id id, CUgraphExec exec, CUstream handle, enum 
 	if (!cuda_object_is(OBJECT_GRAPH_EXEC, exec))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	res = cuda_stream_find(handle, form, &stream);
+	if (res == CUDA_SUCCESS)
+		res = grow(exec->program, stream->ctx);
 	if (res == CUDA_SUCCESS)
 		res = cuda_graph_memory_place(exec->program, stream);
 	return cuda_call_end(res);

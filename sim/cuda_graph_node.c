@@ -167,6 +167,69 @@ CUresult cuGraphAddKernelNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 	return cuda_call_end(add_kernel(graph, &wide, out_node));
 }
 
+/* The parameters' addresses are good as long as the node has them. */
+static CUresult kernel_params(enum cuda_id id, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out)
+{
+	CUresult res = cuda_call_begin(id);
+	struct cuda_work *w;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_NODE, node) || !node->work ||
+	    node->work->ops->node_type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	w = node->work;
+	for (int i = 0; i < WORK_PARAMS; i++)
+		w->launch.param_at[i] = &w->launch.param[i];
+	*out = (CUDA_KERNEL_NODE_PARAMS){ .gridDimX = w->launch.grid[0],
+					  .gridDimY = w->launch.grid[1],
+					  .gridDimZ = w->launch.grid[2],
+					  .blockDimX = w->launch.block[0],
+					  .blockDimY = w->launch.block[1],
+					  .blockDimZ = w->launch.block[2],
+					  .sharedMemBytes = w->launch.shared_bytes,
+					  .kernelParams = w->launch.param_at };
+	if (cuda_object_is(OBJECT_KERNEL, w->launch.func))
+		out->kern = (CUkernel)w->launch.func;
+	else
+		out->func = w->launch.func;
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out_params)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUresult res = kernel_params(CUDA_ID_cuGraphKernelNodeGetParams_v2, node, &params);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_params)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out_params = params;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *out_params)
+{
+	CUDA_KERNEL_NODE_PARAMS p;
+	CUresult res = kernel_params(CUDA_ID_cuGraphKernelNodeGetParams, node, &p);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!out_params)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out_params = (CUDA_KERNEL_NODE_PARAMS_v1){ .func = p.func ? p.func : (CUfunction)p.kern,
+						    .gridDimX = p.gridDimX,
+						    .gridDimY = p.gridDimY,
+						    .gridDimZ = p.gridDimZ,
+						    .blockDimX = p.blockDimX,
+						    .blockDimY = p.blockDimY,
+						    .blockDimZ = p.blockDimZ,
+						    .sharedMemBytes = p.sharedMemBytes,
+						    .kernelParams = p.kernelParams };
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {

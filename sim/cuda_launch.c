@@ -114,9 +114,12 @@ CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx
 	if (!work)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	work->launch.kernel = func->kernel;
+	work->launch.func = launch->func;
+	work->launch.shared_bytes = launch->shared_bytes;
+	work->launch.local_bytes = cuda_function_local_bytes(func);
+	memcpy(work->launch.grid, launch->grid, sizeof(launch->grid));
+	memcpy(work->launch.block, launch->block, sizeof(launch->block));
 	res = read_params(launch, func->kernel, work->launch.param);
-	if (res == CUDA_SUCCESS)
-		res = cuda_limit_grow(ctx, cuda_function_local_bytes(func));
 	if (res != CUDA_SUCCESS) {
 		cuda_work_delete(work);
 		return res;
@@ -142,9 +145,15 @@ static CUresult launch_on(enum cuda_id id, struct cuda_launch *launch, CUstream 
 		launch->sms = stream->green ? stream->green->sms : 0;
 		res = cuda_launch_work(launch, ctx, &work);
 	}
-	if (res == CUDA_SUCCESS)
-		res = cuda_stream_submit(stream, work);
-	return cuda_call_end(res);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	if (!stream->capture)
+		res = cuda_limit_grow(ctx, work->launch.local_bytes);
+	if (res != CUDA_SUCCESS) {
+		cuda_work_delete(work);
+		return cuda_call_end(res);
+	}
+	return cuda_call_end(cuda_stream_submit(stream, work));
 }
 
 CUresult cuLaunchKernel(CUfunction func, unsigned int grid_x, unsigned int grid_y,

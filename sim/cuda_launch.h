@@ -16,6 +16,9 @@ struct cuda_launch {
 	unsigned sms; /* it may use; 0: all of the device */
 };
 
-/* Checks the launch for a context and makes work of it. The driver's lock is held. */
+/*
+ * Checks the launch for a context and makes work of it. The driver's lock is held. Local memory grows when
+ * the work is submitted.
+ */
 CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx,
 			  struct cuda_work **out_work);

@@ -57,6 +57,10 @@ struct cuda_work {
 		struct {
 			const struct cuda_kernel *kernel;
 			uint64_t param[WORK_PARAMS];
+			void *param_at[WORK_PARAMS]; /* once somebody asked for them */
+			CUfunction func;             /* or a kernel, as it was named */
+			unsigned grid[3], block[3], shared_bytes;
+			uint32_t local_bytes; /* of a thread */
 		} launch;
 		struct cuda_area area;
 		struct {

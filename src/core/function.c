@@ -32,6 +32,7 @@ struct function_state {
 	pthread_mutex_t mutex;                  /* zero is an unlocked mutex */
 	_Atomic(struct function_table *) table; /* written under mutex */
 	_Atomic uint64_t unsettled;             /* written under mutex */
+	_Atomic uint32_t most_bytes;            /* written under mutex */
 };
 PROCESS_STATE(function_state, state);
 
@@ -40,13 +41,13 @@ void function_init(void)
 	process_wipe_on_fork(&state, sizeof(state));
 }
 
-static uint64_t first_of(const struct function_table *t, const void *handle)
+static inline uint64_t first_of(const struct function_table *t, const void *handle)
 {
 	return (uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> (64 - t->log2);
 }
 
 /* The handle's slot, or the free one at the end of its chain. */
-static struct function *slot_of(struct function_table *t, const void *handle)
+static inline struct function *slot_of(struct function_table *t, const void *handle)
 {
 	uint64_t mask = (UINT64_C(1) << t->log2) - 1;
 
@@ -58,7 +59,7 @@ static struct function *slot_of(struct function_table *t, const void *handle)
 	}
 }
 
-static struct function *find(const void *handle)
+static inline __attribute__((always_inline)) struct function *find(const void *handle)
 {
 	struct function_table *t = atomic_load_explicit(&state.s.table, memory_order_acquire);
 	struct function *f = t ? slot_of(t, handle) : NULL;
@@ -212,6 +213,9 @@ void function_tell(const void *handle, const void *ctx, uint32_t thread_bytes, b
 		f->is_told = true;
 		f->thread_bytes = thread_bytes;
 		f->ctx = f->kind == FUNCTION_OF_CONTEXT ? ctx : NULL;
+		if (thread_bytes > atomic_load_explicit(&state.s.most_bytes, memory_order_relaxed))
+			atomic_store_explicit(&state.s.most_bytes, thread_bytes,
+					      memory_order_relaxed);
 		set_settled(f, has_room);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -294,7 +298,7 @@ void function_room(const void *ctx, uint32_t thread_bytes, uint32_t least_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-static void end(struct function *f)
+static void end_one(struct function *f)
 {
 	set_settled(f, true);
 	f->is_ended = true;
@@ -303,13 +307,29 @@ static void end(struct function *f)
 static void end_of_owner(struct function *f, const void *owner)
 {
 	if (f->owner == owner)
-		end(f);
+		end_one(f);
 }
 
 static void end_of_context(struct function *f, const void *ctx)
 {
 	if (f->ctx == ctx)
-		end(f);
+		end_one(f);
+}
+
+uint32_t function_most(void)
+{
+	return atomic_load_explicit(&state.s.most_bytes, memory_order_relaxed);
+}
+
+void function_end(const void *handle)
+{
+	struct function *f;
+
+	pthread_mutex_lock(&state.s.mutex);
+	f = find(handle);
+	if (f)
+		end_one(f);
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 void function_end_owner(const void *owner)

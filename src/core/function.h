@@ -18,7 +18,7 @@ enum function_kind { FUNCTION_OF_CONTEXT, FUNCTION_KERNEL, FUNCTION_GRAPH };
 void function_init(void);
 
 /*
- * The program is about to get this handle, of a module, library or graph `owner`. It counts as never
+ * The program is about to get this handle, of a module or library `owner` (NULL: of none). It counts as never
  * launched, whatever was known of it. Without memory for it nobody watches: what it takes is found by
  * the driver's figure.
  */
@@ -47,6 +47,10 @@ bool function_any(void);
  */
 void function_room(const void *ctx, uint32_t thread_bytes, uint32_t least_bytes);
 
-/* The module, library or graph ended, or the context. */
+/* The most that was told of any function so far, bytes for each thread. */
+uint32_t function_most(void);
+
+/* A handle ended, or all of a module or library, or all of a context. */
+void function_end(const void *handle);
 void function_end_owner(const void *owner);
 void function_end_context(const void *ctx);

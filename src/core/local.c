@@ -60,7 +60,7 @@ static struct local_area **find(const void *ctx)
 /* mutex held: what every context's threads have. */
 static uint32_t least(void)
 {
-	uint32_t bytes = UINT32_MAX;
+	uint32_t bytes = state.s.first ? UINT32_MAX : LOCAL_STACK_BYTES;
 
 	for (struct local_area *a = state.s.first; a; a = a->next)
 		bytes = a->has_bytes < bytes ? a->has_bytes : bytes;
@@ -131,6 +131,25 @@ static int reserve(struct local_growth *g, struct local_area *area)
 	return 0;
 }
 
+/* mutex held. */
+static void tell(const void *handle, const void *ctx, uint32_t thread_bytes)
+{
+	bool is_any = !ctx || function_kind(handle) != FUNCTION_OF_CONTEXT;
+	const struct local_area *area = is_any ? NULL : *find(ctx);
+	uint32_t room = area ? area->has_bytes : LOCAL_STACK_BYTES;
+
+	if (is_any)
+		room = least();
+	function_tell(handle, ctx, thread_bytes, thread_bytes <= room);
+}
+
+void local_tell(const void *handle, const void *ctx, uint32_t thread_bytes)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	tell(handle, ctx, thread_bytes);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle)
 {
 	struct local_area *area;
@@ -139,11 +158,8 @@ int local_reserve(struct local_growth *growth, const struct local_use *use, cons
 	*growth = (struct local_growth){ .use = *use };
 	pthread_mutex_lock(&state.s.mutex);
 	area = open_area(use->ctx, use->dev);
-	if (area && handle)
-		function_tell(handle, use->ctx, use->thread_bytes,
-			      use->thread_bytes <= (function_kind(handle) == FUNCTION_OF_CONTEXT ?
-							    area->has_bytes :
-							    least()));
+	if (handle)
+		tell(handle, use->ctx, use->thread_bytes);
 	if (area && use->thread_bytes > area->has_bytes)
 		rc = reserve(growth, area);
 	pthread_mutex_unlock(&state.s.mutex);

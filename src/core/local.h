@@ -57,6 +57,9 @@ void local_open(const void *ctx, struct dev dev);
  */
 int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle);
 
+/* Tells core/function.h what `handle` needs: whether a context (NULL: each that there is) has it. */
+void local_tell(const void *handle, const void *ctx, uint32_t thread_bytes);
+
 /* After it. */
 void local_finish(struct local_growth *growth, enum local_end end);
 

@@ -59,7 +59,6 @@ GATED(cuTexRefSetArray, CUtexref, CUarray, unsigned int)
 GATED(cuTexRefSetMipmappedArray, CUtexref, CUmipmappedArray, unsigned int)
 
 /* Code and variables that may come to the device with the question for them. */
-GATED(cuFuncLoad, CUfunction)
 GATED(cuLibraryGetManaged, CUdeviceptr *, size_t *, CUlibrary, const char *)
 GATED(cuLibraryGetUnifiedFunction, void **, CUlibrary, const char *)
 GATED(cuModuleGetGlobal, CUdeviceptr_v1 *, unsigned int *, CUmodule, const char *)

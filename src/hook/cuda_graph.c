@@ -5,6 +5,7 @@
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
+#include "hook/graph_local.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -187,7 +188,8 @@ static CUresult undo(const struct instantiate *i)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+/* With the memory of its allocation nodes. */
+static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn *call)
 {
 	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
 	struct sum sum = { .unfreed = 0 };
@@ -242,6 +244,25 @@ static CUresult with_params(const struct instantiate *i)
 static CUresult with_params_ptsz(const struct instantiate *i)
 {
 	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
+}
+
+static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+{
+	uint32_t was_in GATED_SCOPE = gate_enter();
+	uint32_t thread_bytes = i->out_exec ? graph_local_bytes(i->graph) : 0;
+	struct local_growth growth;
+	CUresult res;
+
+	if (thread_bytes == 0)
+		return instantiate_counted(i, call);
+	res = first_launch_reserve(&growth, thread_bytes, NULL);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = instantiate_counted(i, call);
+	local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
+	if (res == CUDA_SUCCESS)
+		graph_local_raise(*i->out_exec, thread_bytes);
+	return res;
 }
 
 CUresult hook_cuGraphInstantiate(CUgraphExec *out_exec, CUgraph graph, CUgraphNode *out_error_node,
@@ -304,6 +325,7 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 
 	if (!ENTER_HAS(cuGraphExecDestroy))
 		return enter_missing();
+	graph_local_end(exec);
 	graph = graph_any() ? graph_take(exec) : NULL;
 	res = GATE_CALL(real.cuGraphExecDestroy(exec));
 	if (graph && res != CUDA_SUCCESS) {
@@ -406,11 +428,29 @@ static const void *name_of(CUstream stream, bool is_per_thread)
 	return stream == CU_STREAM_LEGACY ? NULL : stream;
 }
 
-static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)
+static CUresult launch_counted(const struct pass *how, CUgraphExec exec, CUstream stream)
 {
 	if (__builtin_expect(graph_any(), 0))
-		return launch_with_memory(&how, exec, stream, name_of(stream, how.is_per_thread));
-	return pass(&how, exec, stream);
+		return launch_with_memory(how, exec, stream, name_of(stream, how->is_per_thread));
+	return pass(how, exec, stream);
+}
+
+static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)
+{
+	struct local_growth growth;
+	CUresult res;
+
+	if (__builtin_expect(!function_any(), 1))
+		return launch_counted(&how, exec, stream);
+	res = graph_local_begin(&growth, exec);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = launch_counted(&how, exec, stream);
+	if (res != CUDA_SUCCESS)
+		local_finish(&growth, LOCAL_FAILED);
+	else
+		local_finish(&growth, how.is_upload ? LOCAL_PERHAPS : LOCAL_GREW);
+	return res;
 }
 
 #define LAUNCH(sym, is_per_thread, is_upload)                                                     \

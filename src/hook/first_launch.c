@@ -67,12 +67,6 @@ static bool is_loaded(CUfunction function)
 	return is_eager();
 }
 
-/* What needs no more than any context has is settled at once. */
-static void tell(const void *handle, const void *ctx, uint32_t bytes)
-{
-	function_tell(handle, ctx, bytes, bytes <= LOCAL_STACK_BYTES);
-}
-
 void first_launch_loaded(CUfunction function)
 {
 	struct cuda_ord ord;
@@ -81,7 +75,7 @@ void first_launch_loaded(CUfunction function)
 
 	if (!function_is_settled(function) && !function_thread_bytes(function, &bytes) &&
 	    gpu_cuda_current(&ord, &ctx) && ask(function, &bytes))
-		tell(function, ctx, bytes);
+		local_tell(function, ctx, bytes);
 }
 
 static bool counts(void)
@@ -111,7 +105,7 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
 	    real.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, ord.v) ==
 		    CUDA_SUCCESS &&
 	    bytes >= 0)
-		tell(kernel, NULL, (uint32_t)bytes);
+		local_tell(kernel, NULL, (uint32_t)bytes);
 }
 
 /* Threads that can be resident on the device at a time; 0 where the driver does not say. */

@@ -32,40 +32,40 @@
  * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
  * made of it, and little while nothing but other functions' first launches are watched for.
  */
-#define WORK(sym, function, call, ...)                                                        \
-	__attribute__((noinline, cold)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
-	{                                                                                     \
-		struct work w;                                                                \
-		uint32_t was_in;                                                              \
-		CUresult res;                                                                 \
-                                                                                              \
-		if (!ENTER_HAS(sym))                                                          \
-			return enter_missing();                                               \
-		if (work_passes(function)) {                                                  \
-			was_in = gate_enter();                                                \
-			res = real.sym(GATED_ARGS(__VA_ARGS__));                              \
-			gate_leave(was_in);                                                   \
-			return res;                                                           \
-		}                                                                             \
-		res = work_begin(&w, call);                                                   \
-		if (res != CUDA_SUCCESS)                                                      \
-			return res;                                                           \
-		was_in = gate_enter();                                                        \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
-		gate_leave(was_in);                                                           \
-		work_end(&w, res);                                                            \
-		return res;                                                                   \
-	}                                                                                     \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                        \
-	{                                                                                     \
-		uint32_t was_in;                                                              \
-		CUresult res;                                                                 \
-                                                                                              \
-		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                     \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                           \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                      \
-		gate_leave_try(was_in);                                                       \
-		return res;                                                                   \
+#define WORK(sym, function, call, ...)                                                  \
+	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
+	{                                                                               \
+		struct work w;                                                          \
+		uint32_t was_in;                                                        \
+		CUresult res;                                                           \
+                                                                                        \
+		if (!ENTER_HAS(sym))                                                    \
+			return enter_missing();                                         \
+		if (work_passes(function)) {                                            \
+			was_in = gate_enter();                                          \
+			res = real.sym(GATED_ARGS(__VA_ARGS__));                        \
+			gate_leave(was_in);                                             \
+			return res;                                                     \
+		}                                                                       \
+		res = work_begin(&w, call);                                             \
+		if (res != CUDA_SUCCESS)                                                \
+			return res;                                                     \
+		was_in = gate_enter();                                                  \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
+		gate_leave(was_in);                                                     \
+		work_end(&w, res);                                                      \
+		return res;                                                             \
+	}                                                                               \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	{                                                                               \
+		uint32_t was_in;                                                        \
+		CUresult res;                                                           \
+                                                                                        \
+		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
+		gate_leave_try(was_in);                                                 \
+		return res;                                                             \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */

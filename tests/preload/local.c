@@ -4,18 +4,16 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-/* Kernels with so many bytes for each thread; the software GPU reads what it needs of it. */
-#define KERNEL(name, bytes)                                                          \
-	".visible .entry " name "()\n{\n\t.local .align 8 .b8 depot_" name "[" bytes \
-	"];\n\tret;\n}\n"
-#define IMAGE(empty, spin, fill)                                                                         \
-	".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL(                                        \
-		"empty",                                                                                 \
-		empty) ".visible .entry spin(.param .u64 ns)\n{\n\t.local .align 8 .b8 depot_spin[" spin \
-		       "];\n\tret;\n}\n"
+/* Images whose kernels need so many bytes for each thread, as the software GPU reads it. */
+#define KERNEL(name, params, bytes)                                         \
+	".visible .entry " name "(" params ")\n{\n\t.local .align 8 .b8 depot_" \
+	name "[" bytes "];\n\tret;\n}\n"
+#define IMAGE(empty, spin)                                          \
+	".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL( \
+		"empty", "", empty) KERNEL("spin", ".param .u64 ns", spin)
 
-static const char image[] = IMAGE("8192", "4096", "0");
-static const char small[] = IMAGE("64", "0", "0");
+static const char image[] = IMAGE("8192", "4096");
+static const char small[] = IMAGE("64", "8");
 
 /* Of the software GPU's 16 multiprocessors. */
 #define AREA_BYTES(thread) (((uint64_t)(thread)-1024) * 2048 * 16)
@@ -97,9 +95,306 @@ static void most(int argc, char **argv)
 	SAME(client_charged(0), 0);
 }
 
+/* A launch that is too large for the limit and one that fits, by every form. */
+static CUresult launch_as(const char *form, CUfunction func)
+{
+	CUlaunchConfig config = { .gridDimX = 1,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = 1,
+				  .blockDimY = 1,
+				  .blockDimZ = 1 };
+	uint64_t ns = 1000;
+	void *params[] = { &ns };
+
+	if (!strcmp(form, "plain"))
+		return launch(func);
+	if (!strcmp(form, "thread"))
+		return cuLaunchKernel_ptsz(func, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+	if (!strcmp(form, "extended"))
+		return cuLaunchKernelEx(&config, func, params, NULL);
+	return cuLaunchCooperativeKernel(func, 1, 1, 1, 1, 1, 1, 0, NULL, params);
+}
+
+static CUfunction kernel(const char *name)
+{
+	CUlibrary library;
+	CUkernel found;
+
+	OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&found, library, name));
+	return (CUfunction)(void *)found;
+}
+
+static CUfunction kernel_function(const char *name)
+{
+	CUfunction func;
+
+	OK(cuKernelGetFunction(&func, (CUkernel)(void *)kernel(name)));
+	return func;
+}
+
+static CUfunction listed(const char *name)
+{
+	CUfunction functions[64];
+	unsigned int count = 0;
+	const char *found;
+	CUmodule module;
+
+	OK(cuModuleLoadData(&module, image));
+	OK(cuModuleGetFunctionCount(&count, module));
+	CHECK(count > 0 && count <= 64);
+	OK(cuModuleEnumerateFunctions(functions, count, module));
+	for (unsigned int i = 0; i < count; i++) {
+		OK(cuFuncGetName(&found, functions[i]));
+		if (!strcmp(found, name))
+			return functions[i];
+	}
+	CHECK(false);
+	return NULL;
+}
+
+static void forms(int argc, char **argv)
+{
+	CUfunction large, medium;
+
+	CHECK(argc == 2);
+	client_start();
+	if (!strcmp(argv[1], "kernel")) {
+		large = kernel("empty");
+		medium = kernel("spin");
+	} else if (!strcmp(argv[1], "function")) {
+		large = kernel_function("empty");
+		medium = kernel_function("spin");
+	} else {
+		large = listed("empty");
+		medium = listed("spin");
+	}
+	IS(launch_as(argv[0], large), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(launch_as(argv[0], medium));
+	IS(launch_as(argv[0], large), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("medium");
+}
+
+/* A kernel is launched for the first time in each context. */
+static void contexts(int argc, char **argv)
+{
+	CUcontext first, second;
+	uint64_t with_one;
+	CUfunction medium;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&first, 0, 0));
+	medium = kernel("spin");
+	OK(launch(medium));
+	OK(launch(medium));
+	with_one = client_charged(0);
+	OK(cuCtxCreate_v2(&second, 0, 0));
+	IS(launch(medium), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("one");
+	OK(cuCtxDestroy_v2(first));
+	CHECK(client_charged(0) < with_one - AREA_BYTES(4096));
+	OK(launch(medium));
+	client_pause("other");
+}
+
+static CUcontext shared;
+static CUfunction shared_function;
+static pthread_barrier_t barrier;
+
+static void *launch_first(void *arg)
+{
+	(void)arg;
+	OK(cuCtxSetCurrent(shared));
+	pthread_barrier_wait(&barrier);
+	OK(launch(shared_function));
+	return NULL;
+}
+
+/* Two at once need one area. */
+static void together(int argc, char **argv)
+{
+	pthread_t threads[4];
+
+	(void)argc;
+	(void)argv;
+	shared = client_start();
+	shared_function = function(image, "spin");
+	pthread_barrier_init(&barrier, NULL, 4);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_first, NULL) == 0);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	OK(cuCtxSynchronize());
+	client_pause("launched");
+}
+
+/* What the driver refuses is given back. */
+static void failed(int argc, char **argv)
+{
+	CUfunction medium, tiny;
+	uint64_t before;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	medium = function(image, "spin");
+	tiny = function(small, "empty");
+	OK(launch(tiny));
+	OK(cuLaunchKernel(tiny, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	before = client_charged(0);
+	IS(launch(medium), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	CHECK(client_charged(0) <= before + BLOCK_BYTES);
+	OK(launch(medium));
+	CHECK(client_charged(0) >= before + AREA_BYTES(4096));
+}
+
+/* The stack's limit sets the area. */
+static void stack(int argc, char **argv)
+{
+	CUfunction medium;
+	uint64_t start, charged;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	medium = function(image, "spin");
+	OK(launch(function(small, "empty")));
+	/* Which looks at the card. */
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+	start = client_charged(0);
+	IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), start);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	charged = client_charged(0);
+	SAME(charged, start + AREA_BYTES(4096));
+	OK(launch(medium));
+	CHECK(client_charged(0) <= charged + BLOCK_BYTES);
+	/* It is launched for the first time again. */
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+	CHECK(client_charged(0) <= start + BLOCK_BYTES);
+	client_pause("shrunk");
+	OK(launch(medium));
+	CHECK(client_charged(0) >= start + AREA_BYTES(4096));
+	client_pause("grown");
+}
+
+static CUgraph capture(CUfunction func)
+{
+	uint64_t ns = 1000;
+	void *params[] = { &ns };
+	CUstream stream;
+	CUgraph graph;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(cuLaunchKernel(func, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	OK(cuStreamEndCapture(stream, &graph));
+	return graph;
+}
+
+static CUgraph made(CUfunction func)
+{
+	CUDA_KERNEL_NODE_PARAMS params = { .func = func,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1 };
+	uint64_t ns = 1000;
+	CUgraphNode node;
+	CUgraph graph;
+
+	params.kernelParams = (void *[]){ &ns };
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	return graph;
+}
+
+/* The kernels of a graph, by capture or by nodes. */
+static void graph(int argc, char **argv)
+{
+	CUgraph (*graph_of)(CUfunction) = made;
+	CUgraphExec exec;
+	uint64_t start;
+
+	CHECK(argc == 1);
+	client_start();
+	/* Captured, what fits the limit alone is reserved for a moment. */
+	if (!strcmp(argv[0], "captured"))
+		graph_of = capture;
+	else
+		IS(cuGraphInstantiateWithFlags(&exec, made(function(image, "empty")), 0),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	OK(launch(function(small, "empty")));
+	start = client_charged(0);
+	OK(cuGraphInstantiateWithFlags(&exec, graph_of(function(image, "spin")), 0));
+	CHECK(client_charged(0) <= start + 2 * BLOCK_BYTES);
+	client_pause("instantiated");
+	OK(cuGraphLaunch(exec, NULL));
+	CHECK(client_charged(0) >= start + AREA_BYTES(4096));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	client_pause("launched");
+	OK(cuGraphExecDestroy(exec));
+}
+
+/* An executable graph that is given a kernel which needs more. */
+static void updated(int argc, char **argv)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode node;
+	CUgraphExec exec;
+	size_t count = 1;
+	CUgraph graph;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	graph = made(function(small, "empty"));
+	OK(cuGraphGetNodes(graph, &node, &count));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuGraphKernelNodeGetParams_v2(node, &params));
+	params.func = function(image, "empty");
+	OK(cuGraphExecKernelNodeSetParams_v2(exec, node, &params));
+	IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("refused");
+}
+
+/* A child begins with nothing of it. */
+static void forked(int argc, char **argv)
+{
+	CUfunction medium;
+	int status;
+	pid_t pid;
+
+	(void)argc;
+	(void)argv;
+	medium = (client_start(), function(image, "spin"));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0)
+		_exit(launch(medium) == CUDA_SUCCESS);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	OK(launch(medium));
+	client_pause("launched");
+}
+
 static const struct client_case cases[] = {
 	{ "refused", refused },
 	{ "most", most },
+	{ "forms", forms },
+	{ "contexts", contexts },
+	{ "together", together },
+	{ "failed", failed },
+	{ "stack", stack },
+	{ "graph", graph },
+	{ "updated", updated },
+	{ "forked", forked },
 	{ NULL, NULL },
 };
 

@@ -1,4 +1,6 @@
 """Local memory is reserved before the launch that needs it, and never beyond the limit."""
+import pytest
+
 from conftest import CONTEXT, MIB
 
 SMS = 16
@@ -9,20 +11,88 @@ def area(thread_bytes):
     return (thread_bytes - 1024) * 2048 * SMS
 
 
-# field fault: a launch took 1.9 GiB of a limit of 1
-def test_a_launch_beyond_the_limit(place):
-    place.settings["RATION_LOG"] = "error"
+# A context, the area of 4 KiB and some modules; not the area of 8 KiB.
+LIMIT = CONTEXT + area(4096) + 16 * MIB
+
+
+@pytest.fixture(name="card")
+def make_card(place):
     place.sim["sms"] = SMS
-    program = place.start("local", "refused", RATION_MEM=CONTEXT + area(4096) + 16 * MIB)
-    program.await_word("refused")
-    assert sum(place.truth().values()) == place.charged() < CONTEXT + 16 * MIB
+    place.settings["RATION_LOG"] = "error"
+    return place
+
+
+def same(card):
+    """What is charged is what the card has given."""
+    charged = card.charged()
+    assert sum(card.truth().values()) == charged
+    return charged
+
+
+def test_a_launch_beyond_the_limit(card):
+    program = card.start("local", "refused", RATION_MEM=LIMIT).await_word("refused")
+    assert same(card) < CONTEXT + 16 * MIB
     program.go().await_word("medium")
-    assert sum(place.truth().values()) == place.charged() > CONTEXT + area(4096)
+    assert LIMIT >= same(card) > CONTEXT + area(4096)
     program.go().end()
 
 
-def test_the_most_counts(place):
-    place.sim["sms"] = SMS
-    program = place.start("local", "most", RATION_MEM="1g").await_word("large")
-    assert place.truth() == {program.pid: place.charged()}
+def test_the_most_counts(card):
+    program = card.start("local", "most", RATION_MEM="1g").await_word("large")
+    same(card)
+    program.go().end()
+
+
+@pytest.mark.parametrize("handle", ["kernel", "function", "listed"])
+@pytest.mark.parametrize("form", ["plain", "thread", "extended", "cooperative"])
+def test_every_form(card, form, handle):
+    program = card.start("local", "forms", form, handle, RATION_MEM=LIMIT).await_word("medium")
+    assert LIMIT >= same(card) > CONTEXT + area(4096)
+    program.go().end()
+
+
+def test_each_context_has_its_own(card):
+    program = card.start("local", "contexts", RATION_MEM=LIMIT + CONTEXT).await_word("one")
+    assert CONTEXT * 2 + area(4096) < same(card) < LIMIT + CONTEXT
+    program.go().await_word("other")
+    assert CONTEXT + area(4096) < same(card) < LIMIT
+    program.go().end()
+
+
+def test_threads_at_once(card):
+    program = card.start("local", "together", RATION_MEM=LIMIT).await_word("launched")
+    assert same(card) > CONTEXT + area(4096)
+    program.go().end()
+
+
+def test_a_failed_launch_gives_back(card):
+    card.run("local", "failed", RATION_MEM=LIMIT, RATION_SIM_FAULT="cuLaunchKernel:3=701")
+
+
+def test_the_stack_limit(card):
+    program = card.start("local", "stack", RATION_MEM=LIMIT).await_word("shrunk")
+    assert same(card) < CONTEXT + 16 * MIB
+    program.go().await_word("grown")
+    assert same(card) > CONTEXT + area(4096)
+    program.go().end()
+
+
+@pytest.mark.parametrize("how", ["captured", "made"])
+def test_graphs(card, how):
+    program = card.start("local", "graph", how, RATION_MEM=LIMIT).await_word("instantiated")
+    assert same(card) < CONTEXT + 16 * MIB
+    program.go().await_word("launched")
+    assert same(card) > CONTEXT + area(4096)
+    program.go().end()
+
+
+def test_a_changed_graph(card):
+    program = card.start("local", "updated", RATION_MEM=LIMIT).await_word("refused")
+    assert same(card) < CONTEXT + 16 * MIB
+    program.go().end()
+
+
+def test_a_fork_child(card):
+    program = card.start("local", "forked", RATION_MEM=LIMIT).await_word("launched")
+    assert same(card) > CONTEXT + area(4096)
     program.go().end()

@@ -5,12 +5,12 @@
 #include <sys/wait.h>
 
 /* Images whose kernels need so many bytes for each thread, as the software GPU reads it. */
-#define KERNEL(name, params, bytes)                                         \
-	".visible .entry " name "(" params ")\n{\n\t.local .align 8 .b8 depot_" \
-	name "[" bytes "];\n\tret;\n}\n"
-#define IMAGE(empty, spin)                                          \
-	".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL( \
-		"empty", "", empty) KERNEL("spin", ".param .u64 ns", spin)
+#define KERNEL(name, params, bytes)                                                            \
+	".visible .entry " name "(" params ")\n{\n\t.local .align 8 .b8 depot_" name "[" bytes \
+	"];\n\tret;\n}\n"
+#define IMAGE(empty, spin)                                                           \
+	".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL("empty", "", empty) \
+		KERNEL("spin", ".param .u64 ns", spin)
 
 static const char image[] = IMAGE("8192", "4096");
 static const char small[] = IMAGE("64", "8");
@@ -385,17 +385,10 @@ static void forked(int argc, char **argv)
 }
 
 static const struct client_case cases[] = {
-	{ "refused", refused },
-	{ "most", most },
-	{ "forms", forms },
-	{ "contexts", contexts },
-	{ "together", together },
-	{ "failed", failed },
-	{ "stack", stack },
-	{ "graph", graph },
-	{ "updated", updated },
-	{ "forked", forked },
-	{ NULL, NULL },
+	{ "refused", refused },   { "most", most },         { "forms", forms },
+	{ "contexts", contexts }, { "together", together }, { "failed", failed },
+	{ "stack", stack },       { "graph", graph },       { "updated", updated },
+	{ "forked", forked },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

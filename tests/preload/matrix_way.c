@@ -1,5 +1,6 @@
 #include "matrix_way.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -369,6 +370,57 @@ static CUresult shrink_heap(void)
 	return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB);
 }
 
+/* A kernel whose threads keep so many bytes each; which of them is written the compiler cannot know. */
+static const char local_format[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				   ".visible .entry empty()\n{\n"
+				   "\t.local .align 8 .b8 depot[%u];\n"
+				   "\t.reg .u64 %%a, %%i;\n\t.reg .u32 %%t;\n"
+				   "\tmov.u32 %%t, %%clock;\n\tand.b32 %%t, %%t, 1023;\n"
+				   "\tcvt.u64.u32 %%i, %%t;\n\tmov.u64 %%a, depot;\n"
+				   "\tadd.u64 %%a, %%a, %%i;\n"
+				   "\tst.volatile.local.u8 [%%a], %%t;\n\tret;\n}\n";
+static unsigned local_bytes = 1024;
+
+/* Threads that need more than those of the piece before: `bytes` in all that can be resident. */
+static CUresult take_local(uint64_t bytes, struct matrix_piece *p)
+{
+	unsigned more;
+	CUmodule module;
+	CUfunction func;
+	int threads, sms;
+	char image[1024];
+	CUresult res = cuDeviceGetAttribute(&threads,
+					    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0);
+
+	if (res == CUDA_SUCCESS)
+		res = cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
+	if (res != CUDA_SUCCESS)
+		return res;
+	more = (unsigned)(bytes / ((uint64_t)threads * (uint64_t)sms) + 15) / 16 * 16;
+	snprintf(image, sizeof(image), local_format, local_bytes + more);
+	res = cuModuleLoadData(&module, image);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuModuleGetFunction(&func, module, "empty");
+	if (res == CUDA_SUCCESS)
+		res = cuLaunchKernel(func, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	if (res == CUDA_SUCCESS)
+		res = cuCtxSynchronize();
+	if (res != CUDA_SUCCESS) {
+		cuModuleUnload(module);
+		return res;
+	}
+	local_bytes += more;
+	p->object = module;
+	return CUDA_SUCCESS;
+}
+
+/* The area stays until the stack's limit is set. */
+static CUresult shrink_local(void)
+{
+	return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024);
+}
+
 static const struct matrix_way ways[] = {
 	{ "alloc", NULL, take_linear, give_linear, NULL },
 	{ "pitch", NULL, take_pitch, give_linear, NULL },
@@ -394,6 +446,7 @@ static const struct matrix_way ways[] = {
 	{ "module", NULL, take_module, give_module, NULL },
 	{ "library", NULL, take_library, give_library, NULL },
 	{ "heap", NULL, take_heap, give_heap, shrink_heap },
+	{ "local", NULL, take_local, give_module, shrink_local },
 };
 
 const struct matrix_way *matrix_way_find(const char *name)

@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #define THREADS UINT64_C(32768)
-#define AREA(thread) (((uint64_t)(thread) - LOCAL_STACK_BYTES) * THREADS)
+#define AREA(thread) (((uint64_t)(thread)-LOCAL_STACK_BYTES) * THREADS)
 #define CONTEXT_BYTES MIB_BYTES(64)
 
 /* The card: what the driver says this process holds. */

@@ -6,6 +6,7 @@
 
 #include "base/process.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,6 +129,34 @@ static void many_functions(void)
 	}
 }
 
+/* A thread with handles of its own, while others make the table grow. */
+static void *give_and_launch(void *arg)
+{
+	char *own = arg;
+
+	for (int i = 0; i < 500; i++) {
+		function_enter(&own[i], FUNCTION_OF_CONTEXT, &module);
+		CHECK(function_any() && !function_is_settled(&own[i]));
+		gate_leave(gate_enter());
+		CHECK(gate_is_watched());
+		function_tell(&own[i], &ctx, 64, true);
+		CHECK(function_is_settled(&own[i]) && function_is_settled(&own[0]));
+	}
+	return NULL;
+}
+
+static void threads_at_once(void)
+{
+	pthread_t threads[4];
+
+	function_init();
+	for (int t = 0; t < 4; t++)
+		CHECK(!pthread_create(&threads[t], NULL, give_and_launch, &handles[500 * t]));
+	for (int t = 0; t < 4; t++)
+		CHECK(!pthread_join(threads[t], NULL));
+	CHECK(!function_any() && !is_watched());
+}
+
 static void a_child_has_none(void)
 {
 	int status;
@@ -153,6 +182,7 @@ int main(void)
 		fresh_test(a_handle_is_given_again),
 		fresh_test(kernels_want_room_in_every_context),
 		fresh_test(many_functions),
+		fresh_test(threads_at_once),
 		fresh_test(a_child_has_none),
 	};
 

@@ -248,7 +248,6 @@ static CUresult with_params_ptsz(const struct instantiate *i)
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
-	uint32_t was_in GATED_SCOPE = gate_enter();
 	uint32_t thread_bytes = i->out_exec ? graph_local_bytes(i->graph) : 0;
 	struct local_growth growth;
 	CUresult res;

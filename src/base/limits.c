@@ -39,7 +39,8 @@ static const char *want_amount(enum limits_kind kind)
 static const char *want_instead(enum limits_kind kind, enum units_error err)
 {
 	if (kind == LIMITS_MEM && err == UNITS_TOO_BIG)
-		return "the largest size is 4e; a size is a number with k, m, g or t, such as 512m or 1.5g";
+		return "the largest size is 4e; a size is a number with k, m, g or t, such as "
+		       "512m or 1.5g";
 	return want_amount(kind);
 }
 

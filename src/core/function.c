@@ -121,7 +121,10 @@ static void copy(struct function_table *to, const struct function_table *from)
 	}
 }
 
-/* mutex held: a table with room for one more, or NULL. What was in the old one and lives is in it. */
+/*
+ * mutex held: a table with room for one more, or NULL. What was in the old one and lives is in
+ * it.
+ */
 static struct function_table *with_room(void)
 {
 	struct function_table *old = atomic_load_explicit(&state.s.table, memory_order_relaxed);

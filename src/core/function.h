@@ -1,10 +1,11 @@
 /*
- * Functions that the program was given and may launch: whether the local memory that their threads need
- * is there. While one of them is not known to have it, the gate is watched (core/gate.h), so that its
- * launch goes by the slow way and is told from the others.
+ * Functions that the program was given and may launch: whether the local memory that their
+ * threads need is there. While one of them is not known to have it, the gate is watched
+ * (core/gate.h), so that
+ * its launch goes by the slow way and is told from the others.
  *
- * A handle is a function's (of one context), a kernel's or an executable graph's (of any). Thread safe:
- * looking up takes no lock, changing one mutex.
+ * A handle is a function's (of one context), a kernel's or an executable graph's (of any). Thread
+ * safe: looking up takes no lock, changing one mutex.
  */
 #pragma once
 
@@ -18,9 +19,10 @@ enum function_kind { FUNCTION_OF_CONTEXT, FUNCTION_KERNEL, FUNCTION_GRAPH };
 void function_init(void);
 
 /*
- * The program is about to get this handle, of a module or library `owner` (NULL: of none). It counts as never
- * launched, whatever was known of it. Without memory for it nobody watches: what it takes is found by
- * the driver's figure.
+ * The program is about to get this handle, of a module or library `owner` (NULL: of none). It
+ * counts as never launched, whatever was known of it. Without memory for it nobody watches: what
+ * it takes is
+ * found by the driver's figure.
  */
 void function_enter(const void *handle, enum function_kind kind, const void *owner);
 
@@ -28,8 +30,8 @@ void function_enter(const void *handle, enum function_kind kind, const void *own
 void function_tell(const void *handle, const void *ctx, uint32_t thread_bytes, bool has_room);
 
 /*
- * What was told; false when nothing was. What the handle is, FUNCTION_OF_CONTEXT when it is unknown. Whose
- * it is, NULL when it is unknown.
+ * What was told; false when nothing was. What the handle is, FUNCTION_OF_CONTEXT when it is
+ * unknown. Whose it is, NULL when it is unknown.
  */
 bool function_thread_bytes(const void *handle, uint32_t *out_thread_bytes);
 enum function_kind function_kind(const void *handle);

@@ -121,7 +121,8 @@ static inline void gate_leave_try(uint32_t was_in)
 }
 
 /*
- * Has gate_try() fail from now on, or not any more: while anybody watches. Threads that are inside go on.
+ * Has gate_try() fail from now on, or not any more: while anybody watches. Threads that are
+ * inside go on.
  */
 void gate_watch(enum gate_watcher who, bool is_watched);
 

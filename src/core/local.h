@@ -1,11 +1,13 @@
 /*
  * Local memory: what the threads of a kernel keep for themselves. The driver has one area in each
- * context, with room for every thread that can be resident on the device. It begins with the stack that
- * a context has (its own cost holds that) and grows when a function is launched whose threads need more,
- * so a context has the most that any function needed, not the sum.
+ * context, with room for every thread that can be resident on the device. It begins with the
+ * stack that a context has (its own cost holds that) and grows when a function is launched whose
+ * threads
+ * need more, so a context has the most that any function needed, not the sum.
  *
- * What an area will grow by is reserved before the launch, and set by the driver's own figure after it.
- * Thread safe; nothing here calls the driver but to look at the card, and that with no lock held.
+ * What an area will grow by is reserved before the launch, and set by the driver's own figure
+ * after it. Thread safe; nothing here calls the driver but to look at the card, and that with no
+ * lock held.
  */
 #pragma once
 
@@ -52,12 +54,15 @@ void local_init(void);
 void local_open(const void *ctx, struct dev dev);
 
 /*
- * Before the driver call: reserves what the area lacks and tells core/function.h of `handle` (NULL: of
- * none). 0, then local_finish() follows; or -EDQUOT, and growth->bytes is what was refused.
+ * Before the driver call: reserves what the area lacks and tells core/function.h of `handle`
+ * (NULL: of none). 0, then local_finish() follows; or -EDQUOT, and growth->bytes is what was
+ * refused.
  */
 int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle);
 
-/* Tells core/function.h what `handle` needs: whether a context (NULL: each that there is) has it. */
+/*
+ * Tells core/function.h what `handle` needs: whether a context (NULL: each that there is) has it.
+ */
 void local_tell(const void *handle, const void *ctx, uint32_t thread_bytes);
 
 /* After it. */

@@ -16,8 +16,6 @@
 #define PATIENCE_NS (20 * NSEC_PER_MSEC)
 #define ASKED_LOOK_NS (100 * NSEC_PER_MSEC)
 /* Each further launch that is let through without progress in between waits four times as long. */
-/* What there is to begin with after a debt. */
-#define BURST_NS (400 * NSEC_PER_USEC)
 enum { PATIENCE_SHIFT = 2, LETS_MOST = 5, LET_BITS = 8, RACES_MOST = 4 };
 
 static struct pace_slot *own(struct pace *pace)
@@ -203,7 +201,7 @@ static void answer_hold(struct pace_hold *hold, enum pace_reason reason, int64_t
 static void hold_debt(const struct pace_terms *terms, struct pace_hold *hold, int64_t debt_ns,
 		      int64_t now_ns, struct pace_answer *out)
 {
-	debt_ns += at_most(BURST_NS, pace_cap_ns(terms->share_pct) / 2);
+	debt_ns += at_most(PACE_BURST_NS, pace_cap_ns(terms->share_pct) / 2);
 	if (hold->reason != PACE_DEBT || hold->share_pct != terms->share_pct ||
 	    now_ns >= hold->wake_ns)
 		hold->wake_ns = now_ns +

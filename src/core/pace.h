@@ -24,6 +24,8 @@ enum pace_reason {
 
 enum { PACE_NO_LIMIT_PCT = 100 };
 #define PACE_GRANT_NS INT64_C(200000)
+/* Who was held for a debt goes on when there is so much, or half a bucket where that is less. */
+#define PACE_BURST_NS INT64_C(400000)
 
 /* One process's place on one device. Constant after it was filled in. */
 struct pace {

@@ -1,6 +1,6 @@
 /*
- * Nodes that hold device addresses pass the gate when they are made, changed, copied and ended. What also may
- * change the local memory of a graph stands in hook/graph_local.c.
+ * Nodes that hold device addresses pass the gate when they are made, changed, copied and ended.
+ * What also may change the local memory of a graph stands in hook/graph_local.c.
  */
 #include "hook/gated.h"
 

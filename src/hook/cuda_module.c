@@ -1,4 +1,7 @@
-/* Modules and libraries: their code and variables are device memory that no allocation call shows. */
+/*
+ * Modules and libraries: their code and variables are device memory that no allocation call
+ * shows.
+ */
 #include "core/gate.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
@@ -55,8 +58,8 @@ LOAD(cuLibraryLoadFromFile, finish_library, out_library,
      (out_library, path, jit_options, jit_values, jit_count, options, values, count))
 
 /*
- * What an unload gave back counts no more. Its functions are out of the books before the driver can give
- * their handles to others.
+ * What an unload gave back counts no more. Its functions are out of the books before the driver
+ * can give their handles to others.
  */
 static CUresult finish_unload(struct overhead *o, CUresult res)
 {

@@ -1,6 +1,7 @@
 /*
- * A function's first launch lets its context's local memory grow, which no other call shows: what that
- * takes is reserved before (core/local.h). The driver is asked what a function needs when it is
+ * A function's first launch lets its context's local memory grow, which no other call shows: what
+ * that takes is reserved before (core/local.h). The driver is asked what a function needs when it
+ * is
  * launched, since the question would load it.
  */
 #pragma once
@@ -26,8 +27,8 @@ void first_launch_loaded(CUfunction function);
 
 /*
  * Before the launch of a function or kernel that is not settled. CUDA_SUCCESS, then
- * first_launch_finish() follows; or it would pass the limit. What is captured takes memory now or in the
- * graph, as the driver likes.
+ * first_launch_finish() follows; or it would pass the limit. What is captured takes memory now or
+ * in the graph, as the driver likes.
  */
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured);
 void first_launch_finish(struct first_launch *f, CUresult res);

@@ -1,20 +1,26 @@
 /*
- * The local memory of a graph's kernels: reserved when the graph is instantiated, where the driver may
- * take it, and before its first launch. An executable graph stands among the functions
+ * The local memory of a graph's kernels: reserved when the graph is instantiated, where the
+ * driver may take it, and before its first launch. An executable graph stands among the functions
  * (core/function.h) if it needs more than a context has to begin with.
  *
- * What nodes need is taken to be needed in the context of the launch. The bodies of conditional nodes and
- * what a device launches itself no call shows: they are found by the driver's figure.
+ * What nodes need is taken to be needed in the context of the launch. The bodies of conditional
+ * nodes and what a device launches itself no call shows: they are found by the driver's figure.
  */
 #pragma once
 
 #include "abi/cuda.h"
 #include "core/local.h"
 
-/* The most that a thread of the graph's kernels needs; 0 where that is no more than any context has. */
+/*
+ * The most that a thread of the graph's kernels needs; 0 where that is no more than any context
+ * has.
+ */
 uint32_t graph_local_bytes(CUgraph graph);
 
-/* The executable graph's threads need so much, or more than was said before. Then it is destroyed. */
+/*
+ * The executable graph's threads need so much, or more than was said before. Then it is
+ * destroyed.
+ */
 void graph_local_raise(CUgraphExec exec, uint32_t thread_bytes);
 void graph_local_end(CUgraphExec exec);
 

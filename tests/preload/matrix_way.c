@@ -370,7 +370,10 @@ static CUresult shrink_heap(void)
 	return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB);
 }
 
-/* A kernel whose threads keep so many bytes each; which of them is written the compiler cannot know. */
+/*
+ * A kernel whose threads keep so many bytes each; which of them is written the compiler cannot
+ * know.
+ */
 static const char local_format[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 				   ".visible .entry empty()\n{\n"
 				   "\t.local .align 8 .b8 depot[%u];\n"

@@ -178,7 +178,10 @@ static void *short_life(void *arg)
 	return NULL;
 }
 
-/* More threads than a stream has places for, one after the other and several at once; and children. */
+/*
+ * More threads than a stream has places for, one after the other and several at once; and
+ * children.
+ */
 static void threads(int argc, char **argv)
 {
 	CUstream stream;

@@ -63,6 +63,12 @@ static void it_fills_at_the_share_up_to_the_cap(void **state)
 	assert_int_equal(device.level_pct_ns, 33 * 1000);
 }
 
+/* How long the bucket takes to fill with what a thread waits for after its debt. */
+static int64_t burst_ns(uint32_t share_pct)
+{
+	return PACE_BURST_NS * 100 / share_pct;
+}
+
 static void debt_is_kept_and_only_time_pays_it(void **state)
 {
 	(void)state;
@@ -70,11 +76,11 @@ static void debt_is_kept_and_only_time_pays_it(void **state)
 	pace_debit(&pace, 50, 200 * MSEC, NOW_NS);
 	assert_int_equal(pace_level_ns(&pace, 50, NOW_NS), -200 * MSEC);
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_DEBT);
-	assert_int_equal(hold.wake_ns, NOW_NS + 400 * MSEC);
+	assert_int_equal(hold.wake_ns, NOW_NS + 400 * MSEC + burst_ns(50));
 	/* It is polled at least every 100 ms, and the wake time stays. */
 	assert_int_equal(answer.until_ns, NOW_NS + 100 * MSEC);
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 350 * MSEC), PACE_DEBT);
-	assert_int_equal(answer.until_ns, NOW_NS + 400 * MSEC);
+	assert_int_equal(answer.until_ns, NOW_NS + 400 * MSEC + burst_ns(50));
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 400 * MSEC), PACE_GO);
 }
 
@@ -83,10 +89,10 @@ static void a_change_of_the_limit_moves_the_wake_time(void **state)
 	(void)state;
 	set_level(-10 * MSEC);
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_DEBT);
-	assert_int_equal(hold.wake_ns, NOW_NS + 20 * MSEC);
+	assert_int_equal(hold.wake_ns, NOW_NS + 20 * MSEC + burst_ns(50));
 	half.share_pct = 10;
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_DEBT);
-	assert_int_equal(hold.wake_ns, NOW_NS + 100 * MSEC);
+	assert_int_equal(hold.wake_ns, NOW_NS + 100 * MSEC + burst_ns(10));
 	half.share_pct = 100;
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
 }
@@ -103,7 +109,7 @@ static void running_work_does_not_extend_a_debt_hold(void **state)
 		if (i < 20)
 			assert_int_equal(ask(&pace, 1000, NOW_NS + i * MSEC), PACE_DEBT);
 	}
-	assert_int_equal(hold.wake_ns, NOW_NS + 20 * MSEC);
+	assert_int_equal(hold.wake_ns, NOW_NS + 20 * MSEC + burst_ns(50));
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 20 * MSEC), PACE_GO);
 }
 

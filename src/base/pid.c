@@ -23,12 +23,18 @@ uint64_t pid_namespace(void)
 	return namespace_at("/proc/self/ns/pid");
 }
 
-static uint64_t namespace_of(int pid)
+static uint64_t namespace_of(int pid, const char *kind)
 {
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/pid", pid);
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, kind);
 	return namespace_at(path);
+}
+
+/* Our time namespace, 0 before Linux 5.6: /proc writes the start of every process by its reader's. */
+static uint64_t time_namespace(void)
+{
+	return namespace_at("/proc/self/ns/time");
 }
 
 /* The pid by which a process knows itself, 0 when that is the one we know it by. */
@@ -65,6 +71,26 @@ static bool proc_is_ours(void)
 	return units_parse_digits(text, NULL) == (uint64_t)getpid();
 }
 
+uint64_t pid_start(int pid)
+{
+	uint64_t ours = time_namespace();
+
+	if (!proc_is_ours() || (ours && namespace_of(pid, "time") != ours))
+		return 0;
+	return clock_process_start(pid);
+}
+
+/* Whether process `pid` may have read `start_ticks` as its own start; 0 is what nobody knows. */
+static bool may_have_begun(int pid, uint64_t start_ticks)
+{
+	uint64_t theirs;
+
+	if (start_ticks == 0 || clock_process_start(pid) == start_ticks)
+		return true;
+	theirs = namespace_of(pid, "time");
+	return theirs && theirs != time_namespace();
+}
+
 int pid_here(int inner, uint64_t namespace, uint64_t start_ticks)
 {
 	DIR *proc = proc_is_ours() ? opendir("/proc") : NULL;
@@ -78,10 +104,10 @@ int pid_here(int inner, uint64_t namespace, uint64_t start_ticks)
 		if (pid <= 0 || innermost(pid) != inner)
 			continue;
 		/* Of another user's process the namespace may be hidden. */
-		its = namespace_of(pid);
+		its = namespace_of(pid, "pid");
 		if (its && its != namespace)
 			continue;
-		if (start_ticks == 0 || clock_process_start(pid) == start_ticks)
+		if (may_have_begun(pid, start_ticks))
 			found = pid;
 	}
 	if (proc)

@@ -136,24 +136,25 @@ static void raise_bound(struct hami_region *h, unsigned index)
 enum owner { OWNER_UNKNOWN, OWNER_ALIVE, OWNER_DEAD };
 
 /*
- * Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace.
+ * Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace. A
+ * start that one of the two of us cannot read in the same way tells nothing.
  */
 static enum owner owner_of(const struct ration_slot *s)
 {
 	uint64_t now;
 
-	if (!s->pid || !s->start_ticks || !s->pid_namespace || s->pid_namespace != pid_namespace())
+	if (!s->pid || !s->pid_namespace || s->pid_namespace != pid_namespace())
 		return OWNER_UNKNOWN;
 	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
 		return OWNER_DEAD;
-	/* Another process by the same number has another start; 0 where /proc hides it from us. */
-	now = clock_process_start((int)s->pid);
+	/* Another process by the same number has another start. */
+	now = s->start_ticks ? pid_start((int)s->pid) : 0;
 	return now && now != s->start_ticks ? OWNER_DEAD : OWNER_ALIVE;
 }
 
 bool slot_is_orphan(const struct ration_slot *s)
 {
-	return owner_of(s) == OWNER_DEAD;
+	return s->by_descriptor && owner_of(s) == OWNER_DEAD;
 }
 
 bool slot_is_robbed(const struct ration_slot *s)
@@ -180,7 +181,7 @@ static void fill(struct region *r, unsigned index, bool by_descriptor)
 	raise_bound(r->hami, index);
 	/* The pid last: with it the rest is believed. */
 	__atomic_store_n(&s->pid, 0, __ATOMIC_RELEASE);
-	s->start_ticks = clock_process_start((int)getpid());
+	s->start_ticks = pid_start((int)getpid());
 	s->pid_namespace = pid_namespace();
 	s->by_descriptor = by_descriptor;
 	memset(s->comm, 0, sizeof(s->comm));

@@ -4,13 +4,14 @@
  */
 #include "shm/slot.h"
 
-#include "base/units.h"
+#include "base/clock.h"
 #include "mount.h"
 #include "shm/account.h"
 #include "tenant.h"
 
 #include <pthread.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 static char path[512];
@@ -461,6 +462,154 @@ static void test_pid_namespaces(void **state)
 	region_close(&r);
 }
 
+/* How the owner that the other one judges by its start holds its byte. */
+enum holding { BY_MAPPING, BY_DESCRIPTOR, LOST };
+
+/* In a child of the body: takes a slot, and stays until it is killed. */
+static void join_and_stay(enum holding holding, int fd)
+{
+	join();
+	region.own->slots[slot.index].by_descriptor = holding != BY_MAPPING;
+	if (holding == LOST) {
+		if (slot.fd >= 0)
+			close(slot.fd);
+		if (slot.keep)
+			munmap(slot.keep, (size_t)sysconf(_SC_PAGESIZE));
+	}
+	CHECK(write(fd, "k", 1) == 1);
+	pause();
+}
+
+/* In the body: the owner lives, and is not reaped. Ends it. */
+static void must_live(pid_t owner)
+{
+	struct region_setup setup = { .priority = 1 };
+	struct region_error err;
+	struct region r;
+	int reaped;
+
+	CHECK(region_open(path, &setup, &r, &err) == 0);
+	region_settle(&r);
+	reaped = slot_reap(&r, -1);
+	CHECK(kill(owner, SIGKILL) == 0 && waitpid(owner, NULL, 0) == owner);
+	CHECK(reaped == 0 && r.own->accounts[0].total_bytes == 500);
+	/* And then it is dead. */
+	CHECK(slot_reap(&r, -1) == 1 && r.own->accounts[0].total_bytes == 0);
+}
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+
+/* The owner reads another time since the boot than we do. */
+static void body_time_namespace(void *arg)
+{
+	enum holding holding = *(enum holding *)arg;
+	int pipes[2];
+	char word;
+	pid_t pid;
+
+	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWTIME) < 0 ||
+	    !mount_write("/proc/self/timens_offsets", "boottime 1000000 0"))
+		child_skip("no time namespace can be made here");
+	CHECK(pipe(pipes) == 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		join_and_stay(holding, pipes[1]);
+	}
+	CHECK(read(pipes[0], &word, 1) == 1);
+	must_live(pid);
+}
+
+/* In the first process of a pid namespace, under the outer /proc, which knows others by our numbers. */
+static void live_under_another_proc(enum holding holding)
+{
+	int pipes[2];
+	char word = 0;
+	pid_t pid = 0;
+
+	mount_begin();
+	CHECK(pipe(pipes) == 0);
+	for (int i = 0; i < 64 && word != 'k'; i++) {
+		pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (clock_process_start(getpid()) > 0)
+				join_and_stay(holding, pipes[1]);
+			CHECK(write(pipes[1], "n", 1) == 1);
+			_exit(0);
+		}
+		CHECK(read(pipes[0], &word, 1) == 1);
+	}
+	if (word != 'k' || mount("proc", "/proc", "proc", 0, NULL) < 0)
+		child_skip("no other /proc can be had here");
+	must_live(pid);
+	_exit(0);
+}
+
+static void body_another_proc(void *arg)
+{
+	int status;
+	pid_t pid;
+
+	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWPID) < 0)
+		child_skip("no pid namespace can be made here");
+	pid = fork();
+	if (pid == 0)
+		live_under_another_proc(*(enum holding *)arg);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void test_other_clock_mapping(void **state)
+{
+	enum holding holding = BY_MAPPING;
+
+	(void)state;
+	child_run(body_time_namespace, &holding);
+}
+
+static void test_other_clock_descriptor(void **state)
+{
+	enum holding holding = BY_DESCRIPTOR;
+
+	(void)state;
+	child_run(body_time_namespace, &holding);
+}
+
+static void test_other_clock_lost(void **state)
+{
+	enum holding holding = LOST;
+
+	(void)state;
+	child_run(body_time_namespace, &holding);
+}
+
+static void test_other_proc_mapping(void **state)
+{
+	enum holding holding = BY_MAPPING;
+
+	(void)state;
+	child_run(body_another_proc, &holding);
+}
+
+static void test_other_proc_descriptor(void **state)
+{
+	enum holding holding = BY_DESCRIPTOR;
+
+	(void)state;
+	child_run(body_another_proc, &holding);
+}
+
+static void test_other_proc_lost(void **state)
+{
+	enum holding holding = LOST;
+
+	(void)state;
+	child_run(body_another_proc, &holding);
+}
+
 #define life_test(f) cmocka_unit_test_setup_teardown(f, make, scratch_remove)
 
 int main(void)
@@ -474,6 +623,12 @@ int main(void)
 		life_test(test_tmpfs),
 		life_test(test_bind_mount),
 		life_test(test_pid_namespaces),
+		life_test(test_other_clock_mapping),
+		life_test(test_other_clock_descriptor),
+		life_test(test_other_clock_lost),
+		life_test(test_other_proc_mapping),
+		life_test(test_other_proc_descriptor),
+		life_test(test_other_proc_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

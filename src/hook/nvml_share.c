@@ -189,8 +189,11 @@ uint64_t nvml_share_used_bytes(const struct nvml_share *share)
 static bool lives(const struct region *r, int fd, unsigned i)
 {
 	const struct ration_slot *s = &r->own->slots[i];
-	bool is_held = fd < 0 || slot_alive(fd, i) != 0;
+	bool is_held;
 
+	if (fd < 0)
+		return !slot_seems_dead(s);
+	is_held = slot_alive(fd, i) != 0;
 	/* We live, also where the program has closed the descriptor that holds our slot. */
 	if (init_is_member() && s->by_descriptor && s->pid == (uint32_t)getpid())
 		is_held = true;

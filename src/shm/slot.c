@@ -152,9 +152,14 @@ static enum owner owner_of(const struct ration_slot *s)
 	return now && now != s->start_ticks ? OWNER_DEAD : OWNER_ALIVE;
 }
 
+bool slot_seems_dead(const struct ration_slot *s)
+{
+	return owner_of(s) == OWNER_DEAD;
+}
+
 bool slot_is_orphan(const struct ration_slot *s)
 {
-	return s->by_descriptor && owner_of(s) == OWNER_DEAD;
+	return s->by_descriptor && slot_seems_dead(s);
 }
 
 bool slot_is_robbed(const struct ration_slot *s)

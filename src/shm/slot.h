@@ -55,6 +55,9 @@ bool slot_has_robbed(const struct ration_region *own);
  */
 bool slot_is_orphan(const struct ration_slot *slot);
 
+/* As its owner's pid alone tells, for who cannot ask for the byte: true when he is dead. */
+bool slot_seems_dead(const struct ration_slot *slot);
+
 /* The other way round: the byte is free and the owner lives; his program closed the descriptor. */
 bool slot_is_robbed(const struct ration_slot *slot);
 

@@ -131,7 +131,7 @@ def one_process(pid):
 def test_a_dead_owner_is_dead_though_a_child_keeps_its_lock(tenants, dead_pid):
     path = tenants.place("a")
     image = one_process(dead_pid)
-    region.own(image, 2, dead_pid, start=1)
+    region.own(image, 2, dead_pid, start=1, by_descriptor=True)
     path.write_bytes(image)
     with region.alive(path, 2):
         assert tenants() == {}
@@ -151,17 +151,17 @@ def test_a_dead_owner_is_dead_though_a_child_keeps_its_lock(tenants, dead_pid):
 def test_a_number_that_another_process_has_by_now(tenants):
     path = tenants.place("a")
     image = one_process(os.getpid())
-    region.own(image, 2, os.getpid(), start=1)
+    region.own(image, 2, os.getpid(), start=1, by_descriptor=True)
     path.write_bytes(image)
     with region.alive(path, 2):
         assert tenants() == {}
 
 
-def test_the_lock_decides_where_the_owner_cannot_be_looked_up(tenants, dead_pid):
+def test_the_lock_decides_where_no_child_has_it_or_the_owner_cannot_be_looked_up(tenants, dead_pid):
     path = tenants.place("a")
     image = one_process(dead_pid)
-    for namespace, start in ((1, 1), (0, 1), (None, 0)):
-        region.own(image, 2, dead_pid, start, namespace=namespace)
+    for namespace, start, by_descriptor in ((1, 1, True), (0, 1, True), (None, 1, False)):
+        region.own(image, 2, dead_pid, start, by_descriptor, namespace)
         path.write_bytes(image)
         with region.alive(path, 2):
             assert tenants()["a"]["devices"][0]["used_bytes"] == 300 * MIB

@@ -78,6 +78,17 @@ struct context_cost context_enter(const void *ctx, struct dev dev, uint64_t byte
 	return context_end(stale);
 }
 
+bool context_any(struct dev dev)
+{
+	const struct context *context;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (context = state.s.first; context && context->cost.dev.v != dev.v;)
+		context = context->next;
+	pthread_mutex_unlock(&state.s.mutex);
+	return context != NULL;
+}
+
 void context_attach(const void *ctx)
 {
 	struct context *context;

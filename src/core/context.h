@@ -30,6 +30,9 @@ void context_init(void);
  */
 struct context_cost context_enter(const void *ctx, struct dev dev, uint64_t bytes);
 
+/* True when a context that we know of is on the device. */
+bool context_any(struct dev dev);
+
 /* One user more of a known context. */
 void context_attach(const void *ctx);
 

@@ -4,15 +4,11 @@
 
 #include <stddef.h>
 
-/* Memory of a device is had in blocks of this size: what is asked is what the list shows. */
-#define BLOCK_BYTES (UINT64_C(2) << 20)
-#define BLOCKS_MOST 16
-
-enum {
-	ROUNDS = 8,
-	AGREEING =
-		3, /* rounds that must name the same single row: one in 4096 is named by chance */
-};
+/*
+ * The rounds that must name the same single row have so many ways to choose their sizes, all together:
+ * one row in as many is named by chance.
+ */
+enum { ROUNDS = 28, WAYS = 4096 };
 
 /* Three looks of a round. */
 struct round {
@@ -21,8 +17,8 @@ struct round {
 
 /* What was found so far. */
 struct search {
-	unsigned pid; /* 0: none yet */
-	int agreeing;
+	unsigned pid;  /* 0: none yet */
+	unsigned ways; /* of the rounds that named it one after the other */
 	bool is_stuck; /* what was taken could not be given back */
 };
 
@@ -99,7 +95,7 @@ static void try(nvmlDevice_t dev, const struct fingerprint *f, uint64_t bytes, s
 	nvml_list_free(&r.after);
 	if (!pid)
 		return;
-	s->agreeing = pid == s->pid ? s->agreeing + 1 : 1;
+	s->ways = (pid == s->pid ? s->ways : 1) * f->blocks_most;
 	s->pid = pid;
 }
 
@@ -108,7 +104,11 @@ unsigned fingerprint_find(nvmlDevice_t dev, const struct fingerprint *fingerprin
 	uint64_t random = fingerprint->seed;
 	struct search s = { 0 };
 
-	for (int i = 0; i < ROUNDS && s.agreeing < AGREEING && !s.is_stuck; i++)
-		try(dev, fingerprint, (1 + next_random(&random) % BLOCKS_MOST) * BLOCK_BYTES, &s);
-	return s.agreeing == AGREEING ? s.pid : 0;
+	if (fingerprint->blocks_most < 2)
+		return 0;
+	for (int i = 0; i < ROUNDS && s.ways < WAYS && !s.is_stuck; i++)
+		try(dev, fingerprint,
+		    (1 + next_random(&random) % fingerprint->blocks_most) * FINGERPRINT_BLOCK_BYTES,
+		    &s);
+	return s.ways >= WAYS ? s.pid : 0;
 }

@@ -16,16 +16,12 @@
  */
 enum sample_pids { PIDS_UNKNOWN, PIDS_ABSENT, PIDS_OURS, PIDS_FOREIGN };
 
-/* A search that found nothing is tried again with the next contexts, but not for ever. */
-enum { SEARCHES = 3 };
-
 struct sample_state {
 	_Atomic int is_ready;  /* 1 initialised, -1 not to be had; atomic */
 	_Atomic int pids;      /* enum sample_pids; atomic */
 	_Atomic unsigned rows; /* that a list had last; atomic */
 	/* The pid of our row where it is not our own, else 0; atomic, written before `pids`. */
 	_Atomic unsigned own_pid;
-	_Atomic int searches; /* of that row that were begun; atomic */
 };
 PROCESS_STATE(sample_state, state);
 

@@ -39,7 +39,6 @@ void sample_nvml_check_pids(const char *uuid);
 /*
  * Where NVML's list does not show this process under its own pid (older drivers list those of the
  * host): searches its row by what it is made to hold, and goes by that row from then on. This
- * process has a context on the device. The pid in the list, or 0; a few times in a process's life
- * at most.
+ * process has a context on the device. The pid in the list, or 0.
  */
 unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint);

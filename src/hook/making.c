@@ -9,6 +9,7 @@
 #include "core/local.h"
 #include "drv/gpu_cuda.h"
 #include "hook/own_row.h"
+#include "hook/worker.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -221,6 +222,9 @@ int making_finish(struct making *m, const void *ctx)
 		return -EDQUOT;
 	local_open(ctx, m->dev);
 	stale = context_enter(ctx, m->dev, m->cost_bytes);
+	/* Who has no row yet is looked for again. */
+	if (rc == -ENOTSUP)
+		worker_start();
 	if (rc == -ENOTSUP)
 		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);
 	return 0;

@@ -5,9 +5,11 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/context.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
+#include "hook/own_row.h"
 #include "hook/work.h"
 
 #include <errno.h>
@@ -36,14 +38,25 @@ PROCESS_STATE(worker, worker);
 
 static _Atomic bool has_exit_handler; /* once for a program and its fork children */
 
+static void look_at(struct dev dev, struct cuda_ord ord)
+{
+	int rc;
+
+	if (quota_held(dev, QUOTA_CONTEXT) == 0 && !context_any(dev))
+		return;
+	rc = charge_watch(dev);
+	if (rc == -ENOTSUP && context_any(dev) && own_row_look(dev, ord))
+		charge_reconcile(dev, QUOTA_CONTEXT);
+}
+
 static void look(void)
 {
 	for (int o = 0; o < device_ordinals(); o++) {
+		struct cuda_ord ord = { o };
 		struct dev dev;
 
-		if (device_by_ordinal((struct cuda_ord){ o }, &dev) &&
-		    quota_held(dev, QUOTA_CONTEXT) > 0)
-			charge_watch(dev);
+		if (device_by_ordinal(ord, &dev))
+			look_at(dev, ord);
 	}
 }
 

@@ -15,7 +15,9 @@ static void a_context_is_known_until_it_ends(void)
 	context_init();
 	CHECK(!context_take(&a, context_mark()));
 	CHECK_EQ(context_enter(&a, dev1, 500).bytes, 0);
+	CHECK(context_any(dev1) && !context_any(dev0));
 	CHECK_EQ(context_enter(&b, dev0, 600).bytes, 0);
+	CHECK(context_any(dev1) && context_any(dev0));
 	context = context_take(&a, context_mark());
 	CHECK(context && !context_take(&a, context_mark()));
 	CHECK_EQ(context_put_back(context).bytes, 0);
@@ -24,6 +26,7 @@ static void a_context_is_known_until_it_ends(void)
 	CHECK_EQ(cost.dev.v, 1);
 	CHECK(!context_take(&a, context_mark()));
 	CHECK_EQ(context_end(context_take(&b, context_mark())).bytes, 600);
+	CHECK(!context_any(dev1) && !context_any(dev0));
 	CHECK_EQ(context_end(NULL).bytes, 0);
 	CHECK_EQ(context_put_back(NULL).bytes, 0);
 }

@@ -482,9 +482,10 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
-uint64_t charge_looks(void)
+struct charge_mark charge_mark(void)
 {
-	return atomic_load(&state.s.samples);
+	return (struct charge_mark){ atomic_load(&state.s.samples), atomic_load(&state.s.begun),
+				     atomic_load(&state.s.over) };
 }
 
 int charge_reserve_context(struct dev dev, uint64_t bytes)

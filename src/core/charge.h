@@ -120,8 +120,14 @@ int64_t charge_watch_every_ns(unsigned processes);
  */
 int charge_reconcile_soon(struct dev dev, enum quota_kind kind);
 
-/* Looks at the card begun so far in this process: unchanged means that nobody looked. */
-uint64_t charge_looks(void);
+/*
+ * Looks at the card, and changes of this process's memory that have begun and that are over, so far: what
+ * is the same later did not happen meanwhile.
+ */
+struct charge_mark {
+	uint64_t looks, begun, over;
+};
+struct charge_mark charge_mark(void);
 
 /*
  * Reserves `bytes` for a context. 0 as after charge_begin(), and no look at the card takes the

@@ -56,7 +56,9 @@ static CUresult create(create_fn *call, const struct create *c)
 	}
 	if (making_finish(&m, *c->out_ctx) == 0)
 		return CUDA_SUCCESS;
+	charge_begin();
 	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
+	charge_over();
 	return making_refuse(&m);
 }
 
@@ -225,6 +227,19 @@ static void release_primary(CUdevice ord)
 		GATE_CALL(real.cuDevicePrimaryCtxRelease(ord));
 }
 
+/* A primary context that was there: another than we knew of was made unseen, and is counted now. */
+static void look_at_primary(const void *ctx, CUdevice ord)
+{
+	struct dev dev;
+
+	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev) ||
+	    atomic_load(&state.s.primary[dev.v]) == ctx)
+		return;
+	process_wipe_on_fork(&state, sizeof(state));
+	atomic_store(&state.s.primary[dev.v], ctx);
+	charge_reconcile(dev, QUOTA_CONTEXT);
+}
+
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 {
 	enum enter what = ENTER_FORWARD;
@@ -240,8 +255,11 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
-	if (what == ENTER_FORWARD)
+	if (what == ENTER_FORWARD) {
+		if (res == CUDA_SUCCESS)
+			look_at_primary(*out_ctx, ord);
 		return res;
+	}
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
 		return res;
@@ -250,7 +268,9 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 	atomic_store(&state.s.primary[m.dev.v], *out_ctx);
 	rc = making_finish(&m, *out_ctx);
 	if (rc < 0) {
+		charge_begin();
 		release_primary(ord);
+		charge_over();
 		res = making_refuse(&m);
 	}
 	making_over(&m);

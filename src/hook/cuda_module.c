@@ -57,12 +57,22 @@ LOAD(cuLibraryLoadFromFile, finish_library, out_library,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      (out_library, path, jit_options, jit_values, jit_count, options, values, count))
 
+/* Nobody takes what an unload gives back for something else's. */
+static void begin_unload(struct overhead *o)
+{
+	overhead_begin(o);
+	if (o->counts)
+		charge_begin();
+}
+
 /*
  * What an unload gave back counts no more. Its functions are out of the books before the driver
  * can give their handles to others.
  */
 static CUresult finish_unload(struct overhead *o, CUresult res)
 {
+	if (o->counts)
+		charge_over();
 	if (res == CUDA_SUCCESS)
 		overhead_finish(o);
 	return res;
@@ -74,7 +84,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 
 	if (!ENTER_HAS(cuModuleUnload))
 		return enter_missing();
-	overhead_begin(&o);
+	begin_unload(&o);
 	function_end_owner(module);
 	return finish_unload(&o, GATE_CALL(real.cuModuleUnload(module)));
 }
@@ -85,7 +95,7 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 
 	if (!ENTER_HAS(cuLibraryUnload))
 		return enter_missing();
-	overhead_begin(&o);
+	begin_unload(&o);
 	function_end_owner(library);
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }

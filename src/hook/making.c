@@ -23,8 +23,6 @@ struct making_state {
 	struct turn maker[RATION_DEVICES]; /* to make the primary context */
 	/* Primary contexts begun on each device; atomic. */
 	_Atomic unsigned primaries[RATION_DEVICES];
-	/* Contexts that were begun on each device, and how many of them are over; atomic. */
-	_Atomic unsigned begun[RATION_DEVICES], ended[RATION_DEVICES];
 	/* The least that a context was seen to cost in this process, 0 = not known yet; atomic. */
 	_Atomic uint64_t seen_bytes[RATION_DEVICES];
 	_Atomic int refusals; /* atomic */
@@ -71,6 +69,23 @@ static uint64_t likely_bytes(struct dev dev)
 	return seen && (told == 0 || seen < told) ? seen : told;
 }
 
+/* What this process holds before: whoever changes it from here on is seen by making_finish(). */
+static int look_before(struct making *m)
+{
+	int rc;
+
+	m->mark = charge_mark();
+	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	m->before_bytes = overhead_bytes(m->dev);
+	/* Before its first context a process has no figure on the card, and holds nothing. */
+	m->was_alone = m->mark.begun == m->mark.over &&
+		       (rc == 0 || (rc == -ENOTSUP && m->before_bytes == 0));
+	/* What is tracked and gone already (with a context that was reset) would lessen the cost. */
+	if (m->before_bytes == 0 && quota_held(m->dev, QUOTA_DATA) > 0)
+		m->was_alone = false;
+	return rc;
+}
+
 /* Reserves what a context is likely to cost. No refusal stands on a stale figure. */
 static int reserve_bytes(struct making *m)
 {
@@ -83,10 +98,8 @@ static int reserve_bytes(struct making *m)
 	rc = charge_reserve_context(m->dev, m->expected_bytes);
 	if (rc != -EDQUOT)
 		return rc;
-	if (charge_reconcile_soon(m->dev, QUOTA_CONTEXT) == 0) {
-		m->before_bytes = overhead_bytes(m->dev);
+	if (look_before(m) == 0)
 		rc = charge_reserve_context(m->dev, m->expected_bytes);
-	}
 	/*
 	 * Nor on what another process learnt alone: a tenant that holds nothing could never have a
 	 * context again. The card then says what it really costs.
@@ -94,6 +107,7 @@ static int reserve_bytes(struct making *m)
 	if (rc == -EDQUOT && !atomic_load(&state.s.seen_bytes[m->dev.v]) &&
 	    quota_used(m->dev) == 0) {
 		m->is_doubted = true;
+		look_before(m);
 		charge_begin();
 		rc = 0;
 	}
@@ -102,18 +116,14 @@ static int reserve_bytes(struct making *m)
 
 static enum enter reserve(struct making *m, CUresult *out_res)
 {
-	charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-	m->before_bytes = overhead_bytes(m->dev);
+	look_before(m);
 	m->expected_bytes = likely_bytes(m->dev);
 	if (reserve_bytes(m) == -EDQUOT) {
 		making_over(m);
 		*out_res = too_small(m->dev, m->expected_bytes);
 		return ENTER_REFUSE;
 	}
-	m->looks = charge_looks();
-	m->was_alone = atomic_load(&state.s.begun[m->dev.v]) ==
-		       atomic_load(&state.s.ended[m->dev.v]);
-	m->number = atomic_fetch_add(&state.s.begun[m->dev.v], 1) + 1;
+	m->mark.looks = charge_mark().looks;
 	return ENTER_CHARGE;
 }
 
@@ -166,15 +176,9 @@ static uint64_t reserved_bytes(const struct making *m)
 	return m->is_doubted ? 0 : m->expected_bytes;
 }
 
-static void ended(struct making *m)
-{
-	charge_over();
-	atomic_fetch_add(&state.s.ended[m->dev.v], 1);
-}
-
 void making_give_up(struct making *m)
 {
-	ended(m);
+	charge_over();
 	/* Where the card can be asked, a look at it takes the reservation off. */
 	if (charge_reconcile(m->dev, QUOTA_CONTEXT) == -ENOTSUP)
 		quota_release(m->dev, QUOTA_CONTEXT, reserved_bytes(m));
@@ -182,8 +186,9 @@ void making_give_up(struct making *m)
 }
 
 /*
- * Keeps what one cost, if what the card gave meanwhile was its alone. Modules that other threads
- * load may be in it all the same, so the least that was seen counts.
+ * Keeps what one cost, if what the card gave meanwhile was its alone, and nothing ended that the card
+ * took back. Modules that other threads load may be in it all the same, so the least that was seen
+ * counts.
  */
 static void learn(struct making *m, bool is_alone)
 {
@@ -198,6 +203,12 @@ static void learn(struct making *m, bool is_alone)
 	quota_learn_context(m->dev, atomic_load(seen_bytes));
 }
 
+/* No other change of this process's memory has begun since it was looked at. */
+static bool is_only_change(const struct making *m)
+{
+	return charge_mark().begun == m->mark.begun + 1;
+}
+
 int making_finish(struct making *m, const void *ctx)
 {
 	uint64_t limit = quota_limit(m->dev), now_bytes;
@@ -205,15 +216,17 @@ int making_finish(struct making *m, const void *ctx)
 	bool is_alone;
 	int rc;
 
-	is_alone = m->was_alone && atomic_load(&state.s.begun[m->dev.v]) == m->number &&
-		   charge_looks() == m->looks;
-	ended(m);
+	is_alone = m->was_alone && is_only_change(m) && charge_mark().looks == m->mark.looks;
+	charge_over();
 	m->cost_bytes = m->expected_bytes;
 	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-	if (rc == -ENOTSUP && own_row_find(m->dev, ctx))
+	now_bytes = overhead_bytes(m->dev);
+	is_alone = is_alone && is_only_change(m);
+	if (rc == -ENOTSUP && own_row_find(m->dev, ctx)) {
 		rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-	if (rc == 0) {
 		now_bytes = overhead_bytes(m->dev);
+	}
+	if (rc == 0) {
 		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
 		learn(m, is_alone);
 	}

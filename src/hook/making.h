@@ -10,12 +10,10 @@
 /* Constant between begin and the end, but for the functions here. */
 struct making {
 	struct dev dev;
-	bool is_maker;  /* of the primary context: lets the next one look when it is over */
-	bool was_alone; /* no other was under way when it began */
-	/* The learnt figure says that it does not fit: it goes by the card alone. */
-	bool is_doubted;
-	unsigned number;         /* among those of this process */
-	uint64_t looks;          /* at the card, when it began */
+	bool is_maker;   /* of the primary context: lets the next one look when it is over */
+	bool was_alone;  /* no other change was under way when it began, and the card was asked */
+	bool is_doubted; /* the learnt figure says that it does not fit: it goes by the card alone */
+	struct charge_mark mark; /* before its first look; looks: when it began */
 	uint64_t expected_bytes; /* reserved: what one was seen to cost; 0 = not known yet */
 	uint64_t before_bytes;   /* overhead of this process before it */
 	uint64_t cost_bytes;     /* what it took, after making_finish() */

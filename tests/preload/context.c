@@ -2,6 +2,7 @@
  * Contexts and modules under a limit, and the views. Which case does what is said at it.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "abi/nvml.h"
 #include "client.h"
@@ -230,12 +231,62 @@ static void crowd(int argc, char **argv)
 	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES);
 }
 
+static _Atomic bool churn_is_over;
+
+/* Whatever is answered: the context is reset under it. */
+static void *churn_memory(void *arg)
+{
+	CUdeviceptr p;
+	CUcontext ctx;
+
+	while (!atomic_load(&churn_is_over)) {
+		if (cuDevicePrimaryCtxRetain(&ctx, 0) != CUDA_SUCCESS)
+			continue;
+		cuCtxSetCurrent(ctx);
+		for (int i = 0; i < 8; i++)
+			if (cuMemAlloc_v2(&p, 3 * MIB) == CUDA_SUCCESS && i % 2)
+				cuMemFree_v2(p);
+		cuDevicePrimaryCtxRelease_v2(0);
+	}
+	return arg;
+}
+
+/*
+ * churn: the primary context is reset while threads use and make it; what one costs is never learnt as
+ * less than it is.
+ */
+static void churn(int argc, char **argv)
+{
+	enum { THREADS = 4, ROUNDS = 100 };
+	pthread_t thread[THREADS];
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&thread[i], NULL, churn_memory, NULL) == 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		usleep(500);
+		cuDevicePrimaryCtxReset_v2(0);
+	}
+	atomic_store(&churn_is_over, true);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	SAME(client_own()->devices[0].context_bytes, CLIENT_CONTEXT_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },         { "references", references }, { "forms", forms },
-		{ "odd", odd },           { "untouched", untouched },   { "modules", modules },
-		{ "together", together }, { "crowd", crowd },           { 0 },
+		{ "ends", ends },           { "references", references },
+		{ "forms", forms },         { "odd", odd },
+		{ "untouched", untouched }, { "modules", modules },
+		{ "together", together },   { "crowd", crowd },
+		{ "churn", churn },         { 0 },
 	};
 
 	return client_main(argc, argv, cases);

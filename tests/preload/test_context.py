@@ -31,6 +31,10 @@ def test_contexts_from_threads_at_once(place, driver):
     place.run("context", "crowd", RATION_MEM=10 * CONTEXT, err=None)
 
 
+def test_what_a_context_costs_while_it_is_reset(place):
+    place.run("context", "churn", RATION_MEM=64 * CONTEXT, err=None)
+
+
 def test_every_form_of_create(place):
     program = place.start("context", "forms", RATION_MEM=4 * CONTEXT + 8 * MIB).await_word("look")
     assert place.truth() == {program.pid: 4 * CONTEXT}

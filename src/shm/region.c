@@ -80,12 +80,24 @@ static int check_spec(const struct region *r, enum limits_kind kind, struct regi
 				"; start it once with a limit, or remove it");
 }
 
+/* Whether the file's own configuration holds; of the first layout that is all but GPU time. */
+static bool was_ours(enum region_content content)
+{
+	return content == REGION_OURS || content == REGION_TORN || content == REGION_OLDER;
+}
+
+static bool has_limit(enum region_content content, enum limits_kind kind)
+{
+	return was_ours(content) && !(content == REGION_OLDER && kind == LIMITS_SM);
+}
+
 /*
  * Clears all that belongs to processes and devices; not the monitor's two fields, nor the
  * configuration of a region of ours.
  */
-static void clear_all(struct region *r, bool was_ours)
+static void clear_all(struct region *r, enum region_content content)
 {
+	bool has_sm = has_limit(content, LIMITS_SM);
 	const size_t hint = offsetof(struct ration_region, hint);
 	const size_t sm_spec = offsetof(struct ration_region, sm_spec);
 	struct hami_region *h = r->hami;
@@ -95,11 +107,11 @@ static void clear_all(struct region *r, bool was_ours)
 	       offsetof(struct hami_region, utilization_switch) -
 		       offsetof(struct hami_region, major_version));
 	memset(&h->priority, 0, sizeof(*h) - offsetof(struct hami_region, priority));
-	if (!was_ours)
+	if (!was_ours(content))
 		memset(&o->file_bytes, 0, hint - offsetof(struct ration_region, file_bytes));
 	o->device_count = 0;
-	memset(o->hint, 0, (was_ours ? sm_spec : sizeof(*o)) - hint);
-	if (was_ours)
+	memset(o->hint, 0, (has_sm ? sm_spec : sizeof(*o)) - hint);
+	if (has_sm)
 		memset(o->pace, 0, sizeof(o->pace));
 }
 
@@ -127,17 +139,16 @@ static void init_hami(struct hami_region *h, const struct region_setup *setup, b
 static void init_headers(struct region *r, const struct region_setup *setup,
 			 enum region_content content, bool keep_monitors)
 {
-	bool was_ours = content == REGION_OURS || content == REGION_TORN;
 	struct hami_region *h = r->hami;
 	struct ration_region *o = r->own;
 
-	if (!was_ours) {
+	if (!was_ours(content)) {
 		o->layout = 0;
 		__atomic_store_n(&o->magic, RATION_MAGIC, __ATOMIC_RELEASE);
 	}
 	__atomic_store_n(&h->magic, 0, __ATOMIC_RELEASE);
 	if (content != REGION_EMPTY)
-		clear_all(r, was_ours);
+		clear_all(r, content);
 	init_hami(h, setup, keep_monitors);
 	o->file_bytes = RATION_FILE_BYTES;
 	o->devices_max = RATION_DEVICES;
@@ -145,9 +156,9 @@ static void init_headers(struct region *r, const struct region_setup *setup,
 	o->created_s = (uint64_t)time(NULL);
 	o->generation++;
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
-		if (setup_spec(setup, kind) || !was_ours)
+		if (setup_spec(setup, kind) || !has_limit(content, kind))
 			store_spec(o, setup, kind);
-	if ((setup->name && *setup->name) || !was_ours)
+	if ((setup->name && *setup->name) || !was_ours(content))
 		copy_text(o->name, sizeof(o->name), setup->name);
 	o->name[sizeof(o->name) - 1] = '\0';
 	__atomic_store_n(&o->layout, RATION_LAYOUT, __ATOMIC_RELEASE);
@@ -160,9 +171,10 @@ static void init_headers(struct region *r, const struct region_setup *setup,
  */
 static bool has_monitor_fields(const struct hami_region *h, enum region_content content, off_t size)
 {
-	if (content == REGION_OURS || content == REGION_TORN)
+	if (was_ours(content))
 		return true;
-	return content == REGION_HAMI && h->magic == HAMI_MAGIC && h->major_version == HAMI_MAJOR &&
+	return content != REGION_EMPTY && h->magic == HAMI_MAGIC &&
+	       h->major_version == HAMI_MAJOR &&
 	       (h->minor_version == HAMI_MINOR || size <= HAMI_REGION_BYTES + 1);
 }
 
@@ -190,6 +202,10 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	rc = region_file_examine(fd, r->path, &content, &alive, err);
 	if (rc < 0)
 		return rc;
+	if (content == REGION_OTHER && !setup_spec(setup, LIMITS_MEM))
+		return region_file_fail(err, -EBADMSG, r->path,
+					"is of another version, which may hold a limit",
+					"; start it once with a limit, or remove it");
 	if (alive && setup->must_be_new)
 		return region_file_fail(err, -EBUSY, r->path, "is in use by a living tenant",
 					"; choose another name");
@@ -203,8 +219,7 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 		return rc;
 	alive = alive || (content == REGION_OURS && slot_has_robbed(r->own));
 	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++)
-		if (alive ||
-		    (!setup_spec(setup, kind) && content != REGION_EMPTY && content != REGION_HAMI))
+		if (alive || (!setup_spec(setup, kind) && has_limit(content, kind)))
 			rc = check_spec(r, kind, err);
 	if (rc == 0 && !alive)
 		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));

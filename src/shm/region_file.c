@@ -227,6 +227,21 @@ static bool is_blank(int fd, off_t size)
 	return true;
 }
 
+/* What a file with our magic holds. Without a layout its creator died before it wrote anything else. */
+static enum region_content classify_own(uint32_t layout, uint32_t file_bytes, int32_t magic,
+					off_t size)
+{
+	const off_t head_bytes = RATION_OFFSET + offsetof(struct ration_region, hint);
+
+	if (layout == 0)
+		return REGION_HAMI;
+	if (layout == 1 && size >= head_bytes)
+		return REGION_OLDER;
+	if (layout != RATION_LAYOUT || file_bytes != RATION_FILE_BYTES)
+		return REGION_OTHER;
+	return magic == HAMI_MAGIC && size >= (off_t)RATION_FILE_BYTES ? REGION_OURS : REGION_TORN;
+}
+
 /* Tells the content from the first page and our own header. */
 static int classify(int fd, const char *path, enum region_content *out, struct region_error *err)
 {
@@ -251,11 +266,9 @@ static int classify(int fd, const char *path, enum region_content *out, struct r
 	/* Our magic is written before all else: a creator that died later left it. */
 	if (magic != HAMI_MAGIC && own[0] != RATION_MAGIC)
 		return region_file_fail(err, -ENOTUNIQ, path, "is not a region", hint);
-	*out = REGION_HAMI;
-	if (own[0] == RATION_MAGIC && (uint32_t)own[1] == RATION_LAYOUT &&
-	    (uint32_t)(own[1] >> 32) == RATION_FILE_BYTES)
-		*out = magic == HAMI_MAGIC && st.st_size >= (off_t)RATION_FILE_BYTES ? REGION_OURS :
-										       REGION_TORN;
+	*out = own[0] == RATION_MAGIC ?
+		       classify_own((uint32_t)own[1], (uint32_t)(own[1] >> 32), magic, st.st_size) :
+		       REGION_HAMI;
 	return 0;
 }
 
@@ -276,7 +289,7 @@ int region_file_examine(int fd, const char *path, enum region_content *out_conte
 		return region_file_fail(err, -ESTALE, path,
 					"is in use, and is short or of another version",
 					"; end its processes first");
-	if (!held && *out_content == REGION_HAMI) {
+	if (!held && *out_content >= REGION_OLDER) {
 		pid = foreign_user(fd, path);
 		snprintf(hint, sizeof(hint), "; process %d uses it: end it first", pid);
 		if (pid)

@@ -9,7 +9,9 @@ enum region_content {
 	REGION_EMPTY, /* new, or a creator died before it wrote anything */
 	REGION_OURS,  /* layout RATION_LAYOUT, whole */
 	REGION_TORN,  /* ours by its header, but short or left in the midst of its initialisation */
-	REGION_HAMI,  /* written by HAMi-core of some version, or by us with another layout */
+	REGION_OLDER, /* layout 1: the part before the hints is as it is now */
+	REGION_OTHER, /* ours, of a layout that we do not know */
+	REGION_HAMI, /* written by HAMi-core of some version, or by us and left before its layout */
 };
 
 /*

@@ -308,8 +308,53 @@ static void test_an_older_layout_of_ours(void **state)
 	open_good(&r, &setup);
 	assert_int_equal(r.own->layout, RATION_LAYOUT);
 	assert_int_equal(r.own->file_bytes, RATION_FILE_BYTES);
-	assert_int_equal(r.own->generation, 1);
+	assert_int_equal(r.own->generation, 2);
 	assert_string_equal(r.own->sm_spec, "30");
+	region_close(&r);
+}
+
+/* Who comes without a limit of his own has the one that the file was made with. */
+static void test_an_older_layout_keeps_its_limit(void **state)
+{
+	struct region_setup setup = plain;
+	struct region r;
+
+	(void)state;
+	setup.mem_spec = "3g";
+	setup.name = "job";
+	setup.flags = RATION_FLAG_CONTEXT_FREE;
+	open_good(&r, &setup);
+	make_first_layout(&r);
+	r.hami->utilization_switch = 0;
+	region_close(&r);
+	open_good(&r, &silent);
+	assert_int_equal(r.own->layout, RATION_LAYOUT);
+	assert_string_equal(r.own->mem_spec, "3g");
+	assert_string_equal(r.own->mem_source, setup.mem_source);
+	assert_string_equal(r.own->name, "job");
+	assert_int_equal(r.own->flags, RATION_FLAG_CONTEXT_FREE);
+	assert_string_equal(r.own->sm_spec, "");
+	assert_int_equal(r.hami->utilization_switch, 0);
+	region_close(&r);
+	/* And again, as an ordinary one. */
+	open_good(&r, &silent);
+	assert_string_equal(r.own->mem_spec, "3g");
+	region_close(&r);
+}
+
+/* What limit another layout holds nobody can say, so it has to be given. */
+static void test_another_layout_without_a_limit(void **state)
+{
+	struct region_error err;
+	struct region r;
+
+	(void)state;
+	open_good(&r, &plain);
+	r.own->layout = RATION_LAYOUT + 1;
+	region_close(&r);
+	assert_int_equal(open_region(&r, &silent, &err), -EBADMSG);
+	assert_says(err.text, "is of another version");
+	open_good(&r, &plain);
 	region_close(&r);
 }
 
@@ -478,6 +523,8 @@ int main(void)
 		scratch_test(test_short_by_one_byte),
 		scratch_test(test_another_layout_of_ours),
 		scratch_test(test_an_older_layout_of_ours),
+		scratch_test(test_an_older_layout_keeps_its_limit),
+		scratch_test(test_another_layout_without_a_limit),
 		scratch_test(test_broken_while_in_use),
 		scratch_test(test_a_process_of_another_library),
 		scratch_test(test_same_inode_elsewhere),

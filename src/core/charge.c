@@ -207,7 +207,7 @@ static int look(struct dev dev, unsigned under_way, struct look *out)
  */
 static int reserve(struct charge *c, uint64_t bytes)
 {
-	int rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
+	int rc = bytes ? quota_reserve(c->dev, QUOTA_DATA, bytes) : 0;
 
 	if (rc == -EDQUOT && charge_ask_card(c->dev))
 		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);

@@ -152,7 +152,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	if (rc == -EDQUOT && estimate(shape) <= TRACK_SMALL_BYTES)
 		rc = charge_reserve_object(&charge, dev, ctx, 0);
 	if (rc < 0)
-		return enter_refused(rc, dev, estimate(shape));
+		return enter_refused_now(rc, dev, estimate(shape));
 	res = GATE_CALL(call(c));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&charge);

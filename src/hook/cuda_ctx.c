@@ -39,12 +39,37 @@ struct create {
 
 typedef CUresult create_fn(const struct create *c);
 
+/* The flags that there are; at most one way to wait. */
+#define KNOWN_FLAGS 0xffu
+
+/* False for what the driver refuses for its arguments, before it looks for room. */
+static bool is_plausible(const struct create *c)
+{
+	unsigned sched = c->flags & CU_CTX_SCHED_MASK;
+
+	return c->out_ctx && !(c->flags & ~KNOWN_FLAGS) && !(sched & (sched - 1));
+}
+
+/* Where it makes one after all, that is seen on the card. */
+static CUresult create_implausible(create_fn *call, const struct create *c)
+{
+	CUresult res = call(c);
+	struct dev dev;
+
+	if (res == CUDA_SUCCESS && enter_ordinal(c->ord, &dev) == ENTER_CHARGE)
+		charge_reconcile(dev, QUOTA_CONTEXT);
+	return res;
+}
+
 static CUresult create(create_fn *call, const struct create *c)
 {
 	struct making m;
 	CUresult res;
-	enum enter what = making_begin(&m, c->ord, &res);
+	enum enter what;
 
+	if (!is_plausible(c))
+		return create_implausible(call, c);
+	what = making_begin(&m, c->ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(call(c));

@@ -26,11 +26,14 @@ static enum enter begin(struct charge *c, enum memory memory, uint64_t bytes, CU
 				charge_reserve_managed(c, dev, ctx, bytes);
 	if (rc == 0)
 		return ENTER_CHARGE;
-	*out_res = enter_refused(rc, dev, bytes);
+	*out_res = enter_refused_now(rc, dev, bytes);
 	return ENTER_REFUSE;
 }
 
-/* The second half: what the driver said, and what the limit says of a block it opened. */
+/*
+ * The second half: what the driver said, and what the limit says of a block it opened. Its outputs are
+ * read only where it has written them.
+ */
 static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_t bytes)
 {
 	int rc;
@@ -59,7 +62,9 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAlloc_v2(out_addr, size_bytes));
-	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+	if (what != ENTER_CHARGE)
+		return res;
+	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
@@ -74,7 +79,9 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
-	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+	if (what != ENTER_CHARGE)
+		return res;
+	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
 CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsigned int flags)
@@ -92,7 +99,9 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocManaged(out_addr, size_bytes, flags));
-	return what == ENTER_CHARGE ? finish(&c, res, *out_addr, size_bytes) : res;
+	if (what != ENTER_CHARGE)
+		return res;
+	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
 /*
@@ -128,7 +137,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 						element_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, *out_addr, res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
+	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
+		      res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
 }
 
 CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_bytes,
@@ -149,7 +159,7 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 					     element_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, *out_addr,
+	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
 		      res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0);
 }
 

@@ -77,6 +77,17 @@ static bool is_capturing(CUstream stream)
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* True of a stream that the driver has something against; *out_res is what. */
+static bool is_wrong(CUstream stream, CUresult *out_res)
+{
+	CUstreamCaptureStatus status;
+
+	if (!real.cuStreamIsCapturing)
+		return false;
+	*out_res = real.cuStreamIsCapturing(stream, &status);
+	return *out_res != CUDA_SUCCESS;
+}
+
 /*
  * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
  * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve
@@ -122,6 +133,8 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(a));
 	rc = reserve(a, pool, dev, &reserved_bytes);
+	if (rc == -EDQUOT && is_wrong(a->stream, &res))
+		return res;
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();

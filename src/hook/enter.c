@@ -92,3 +92,19 @@ CUresult enter_refused(int rc, struct dev dev, uint64_t bytes)
 			 units_format_size(quota_limit(dev), limit, sizeof(limit)));
 	return status_cuda(rc);
 }
+
+/* No card has so much. */
+#define NEVER_BYTES ((size_t)1 << 62)
+
+CUresult enter_refused_now(int rc, struct dev dev, uint64_t bytes)
+{
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+	CUdeviceptr addr;
+
+	if (rc == -EDQUOT && real.cuMemAlloc_v2)
+		res = real.cuMemAlloc_v2(&addr, NEVER_BYTES);
+	if (res == CUDA_ERROR_OUT_OF_MEMORY || res == CUDA_ERROR_INVALID_VALUE ||
+	    res == CUDA_SUCCESS)
+		return enter_refused(rc, dev, bytes);
+	return res;
+}

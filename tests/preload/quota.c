@@ -338,20 +338,60 @@ static void faults(int argc, char **argv)
 	SAME(client_charged(0), 0);
 }
 
+/* over: wrong calls, and those that a capture forbids; the answers are the driver's. */
+static void over(int argc, char **argv)
+{
+	const CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUDA_ARRAY3D_DESCRIPTOR cube = { .Width = 64,
+					 .Height = 64,
+					 .Depth = 64,
+					 .Format = CU_AD_FORMAT_FLOAT,
+					 .NumChannels = 5 };
+	CUstream stream, no_stream = (CUstream)(uintptr_t)0xdead0;
+	CUmemoryPool pool;
+	CUdeviceptr addr;
+	CUcontext ctx;
+	CUgraph graph;
+	CUarray array;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemPoolCreate(&pool, &props));
+	client_pause("before");
+	printf("context %d %d %d %d %d\n", cuCtxCreate_v2(&ctx, 0xffff0000, 0),
+	       cuCtxCreate_v2(&ctx, 3, 0), cuCtxCreate_v2(NULL, 0, 0),
+	       cuCtxCreate_v3(&ctx, NULL, 0, 0x4000, 0), cuCtxCreate_v4(NULL, NULL, 0, 0));
+	printf("stream %d %d\n", cuMemAllocFromPoolAsync(&addr, MIB, pool, no_stream),
+	       cuMemAllocAsync(&addr, MIB, no_stream));
+	printf("channels %d\n", cuArray3DCreate_v2(&array, &cube));
+	cube.NumChannels = 4;
+	cube.Flags = 0x80000000;
+	printf("flags %d\n", cuArray3DCreate_v2(&array, &cube));
+	for (int i = 0; i < 3; i++) {
+		size_t pitch;
+		CUresult res;
+
+		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		res = i == 0 ? cuMemAlloc_v2(&addr, MIB) :
+		      i == 1 ? cuMemAllocPitch_v2(&addr, &pitch, 1000, 1000, 4) :
+			       cuMemAllocManaged(&addr, MIB, CU_MEM_ATTACH_GLOBAL);
+		printf("capture %d", res);
+		printf(" %d\n", cuStreamEndCapture(stream, &graph));
+	}
+	/* And a right one. */
+	printf("right %d\n", cuMemAlloc_v2(&addr, MIB));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "use", use },
-		{ "rest", rest },
-		{ "failed", failed },
-		{ "hold", hold },
-		{ "exact", exact },
-		{ "mix", mix },
-		{ "frees", frees },
-		{ "odd", odd },
-		{ "other-device", other_device },
-		{ "faults", faults },
-		{ 0 },
+		{ "use", use },       { "rest", rest },   { "failed", failed },
+		{ "hold", hold },     { "exact", exact }, { "mix", mix },
+		{ "frees", frees },   { "odd", odd },     { "other-device", other_device },
+		{ "faults", faults }, { "over", over },   { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -13,3 +13,14 @@ def test_wrong_calls(place):
     theirs = theirs.end().lines
     assert len(ours) == len(theirs) > 200
     assert [pair for pair in zip(ours, theirs) if pair[0] != pair[1]] == []
+
+
+def test_wrong_calls_over_the_limit(place):
+    """Where no right call is served, wrong ones are told what is wrong with them all the same."""
+    program = place.start("quota", "over", RATION_MEM=512 * MIB, RATION_LOG="error")
+    program.await_word("before")
+    place.set_limit(1)
+    ours = program.go().end().lines
+    theirs = place.start("quota", "over", preload=()).await_word("before").go().end().lines
+    assert (ours.pop(), theirs.pop()) == ("right 2", "right 0")
+    assert len(ours) > 5 and ours == theirs

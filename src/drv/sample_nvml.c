@@ -171,13 +171,12 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint)
 {
 	int pids = atomic_load(&state.s.pids);
-	unsigned pid = 0;
 	nvmlDevice_t dev;
+	unsigned pid;
 
 	if (pids == PIDS_OURS || !handle_of(uuid, &dev))
 		return 0;
-	if (atomic_fetch_add(&state.s.searches, 1) < SEARCHES)
-		pid = fingerprint_find(dev, fingerprint);
+	pid = fingerprint_find(dev, fingerprint);
 	if (!pid) {
 		/* With a context and not listed: a row that has our number later is another's. */
 		atomic_compare_exchange_strong(&state.s.pids, &pids, PIDS_FOREIGN);

@@ -152,7 +152,7 @@ struct ration_entry {
 
 struct ration_slot {
 	_Alignas(64) uint64_t
-		start_ticks; /* of the process, /proc/PID/stat field 22; 0 = not known; information */
+		start_ticks; /* of the process, /proc/PID/stat field 22; 0 = not known */
 	uint32_t pid;        /* information: liveness is the byte lock */
 	uint32_t reserved0;
 	char comm[16];

@@ -31,7 +31,10 @@ static uint64_t namespace_of(int pid, const char *kind)
 	return namespace_at(path);
 }
 
-/* Our time namespace, 0 before Linux 5.6: /proc writes the start of every process by its reader's. */
+/*
+ * Our time namespace, 0 before Linux 5.6: /proc writes the start of every process by its
+ * reader's.
+ */
 static uint64_t time_namespace(void)
 {
 	return namespace_at("/proc/self/ns/time");

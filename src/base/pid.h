@@ -7,8 +7,8 @@
 uint64_t pid_namespace(void);
 
 /*
- * When process `pid` of our own namespace began, as it reads that itself: clock_process_start(), or 0
- * where /proc is another namespace's, or its time namespace is not known to be ours.
+ * When process `pid` of our own namespace began, as it reads that itself: clock_process_start(),
+ * or 0 where /proc is another namespace's, or its time namespace is not known to be ours.
  */
 uint64_t pid_start(int pid);
 

@@ -19,7 +19,6 @@
 /* How long a refusal waits for a moment in which the card can be asked. */
 #define ASK_WAIT_NS (20 * NSEC_PER_MSEC)
 #define ASK_NAP_NS (100 * NSEC_PER_USEC)
-
 /* How long a small request waits for its turn to look for room in open blocks. */
 #define HOPE_WAIT_NS NSEC_PER_SEC
 

@@ -121,8 +121,8 @@ int64_t charge_watch_every_ns(unsigned processes);
 int charge_reconcile_soon(struct dev dev, enum quota_kind kind);
 
 /*
- * Looks at the card, and changes of this process's memory that have begun and that are over, so far: what
- * is the same later did not happen meanwhile.
+ * Looks at the card, and changes of this process's memory that have begun and that are over, so
+ * far: what is the same later did not happen meanwhile.
  */
 struct charge_mark {
 	uint64_t looks, begun, over;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * The rounds that must name the same single row have so many ways to choose their sizes, all together:
- * one row in as many is named by chance.
+ * The rounds that must name the same single row have so many ways to choose their sizes, all
+ * together: one row in as many is named by chance.
  */
 enum { ROUNDS = 28, WAYS = 4096 };
 

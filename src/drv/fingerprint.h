@@ -20,13 +20,15 @@ struct fingerprint {
 	/* Gives back what was taken last. False when that failed: it is not taken again then. */
 	bool (*give)(void *arg);
 	void *arg;
-	/* That many blocks at once at most, two at least: how many they are tells the rows apart. */
+	/*
+	 * That many blocks at once at most, two at least: how many they are tells the rows apart.
+	 */
 	unsigned blocks_most;
 	uint64_t seed; /* of the sizes: another for every process */
 };
 
 /*
- * The pid of our row, or 0 when it was not found. Some twenty questions to NVML, about a millisecond; four
- * times as many where it is not found.
+ * The pid of our row, or 0 when it was not found. Some twenty questions to NVML, about a
+ * millisecond; four times as many where it is not found.
  */
 unsigned fingerprint_find(nvmlDevice_t dev, const struct fingerprint *fingerprint);

@@ -53,7 +53,7 @@ static bool is_plausible(const struct create *c)
 /* Where it makes one after all, that is seen on the card. */
 static CUresult create_implausible(create_fn *call, const struct create *c)
 {
-	CUresult res = call(c);
+	CUresult res = GATE_CALL(call(c));
 	struct dev dev;
 
 	if (res == CUDA_SUCCESS && enter_ordinal(c->ord, &dev) == ENTER_CHARGE)

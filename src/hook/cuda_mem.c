@@ -31,8 +31,8 @@ static enum enter begin(struct charge *c, enum memory memory, uint64_t bytes, CU
 }
 
 /*
- * The second half: what the driver said, and what the limit says of a block it opened. Its outputs are
- * read only where it has written them.
+ * The second half: what the driver said, and what the limit says of a block it opened. Its
+ * outputs are read only where it has written them.
  */
 static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_t bytes)
 {

@@ -36,8 +36,8 @@ CUresult enter_refusal(void);
 CUresult enter_refused(int rc, struct dev dev, uint64_t bytes);
 
 /*
- * As that before a call that the driver would not serve during a capture, nor after an error that stays:
- * what it says of the moment comes first.
+ * As that before a call that the driver would not serve during a capture, nor after an error that
+ * stays: what it says of the moment comes first.
  */
 CUresult enter_refused_now(int rc, struct dev dev, uint64_t bytes);
 

@@ -80,7 +80,9 @@ static int look_before(struct making *m)
 	/* Before its first context a process has no figure on the card, and holds nothing. */
 	m->was_alone = m->mark.begun == m->mark.over &&
 		       (rc == 0 || (rc == -ENOTSUP && m->before_bytes == 0));
-	/* What is tracked and gone already (with a context that was reset) would lessen the cost. */
+	/*
+	 * What is tracked and gone already (with a context that was reset) would lessen the cost.
+	 */
 	if (m->before_bytes == 0 && quota_held(m->dev, QUOTA_DATA) > 0)
 		m->was_alone = false;
 	return rc;
@@ -186,8 +188,9 @@ void making_give_up(struct making *m)
 }
 
 /*
- * Keeps what one cost, if what the card gave meanwhile was its alone, and nothing ended that the card
- * took back. Modules that other threads load may be in it all the same, so the least that was seen
+ * Keeps what one cost, if what the card gave meanwhile was its alone, and nothing ended that the
+ * card took back. Modules that other threads load may be in it all the same, so the least that
+ * was seen
  * counts.
  */
 static void learn(struct making *m, bool is_alone)

@@ -12,7 +12,7 @@ struct making {
 	struct dev dev;
 	bool is_maker;   /* of the primary context: lets the next one look when it is over */
 	bool was_alone;  /* no other change was under way when it began, and the card was asked */
-	bool is_doubted; /* the learnt figure says that it does not fit: it goes by the card alone */
+	bool is_doubted; /* the learnt figure says that it does not fit: the card alone counts */
 	struct charge_mark mark; /* before its first look; looks: when it began */
 	uint64_t expected_bytes; /* reserved: what one was seen to cost; 0 = not known yet */
 	uint64_t before_bytes;   /* overhead of this process before it */

@@ -63,7 +63,10 @@ static bool give(void *arg)
 	return is_given;
 }
 
-/* As take() and give(), of memory that is mapped nowhere: no context is needed, and no work waited for. */
+/*
+ * As take() and give(), of memory that is mapped nowhere: no context is needed, and no work
+ * waited for.
+ */
 static bool take_handle(void *arg, uint64_t bytes)
 {
 	struct held *held = arg;
@@ -104,7 +107,8 @@ static void put_off(struct dev dev)
 	if (before + 1 == SILENT_SEARCHES)
 		log_warn(
 			"device %d (%.12s): NVML does not list this process under its pid, and its "
-			"row was not found yet: its contexts and modules are not counted until it is",
+			"row was not found yet: its contexts and modules are not counted until "
+			"then",
 			dev.v, quota_uuid(dev));
 }
 

@@ -15,7 +15,7 @@
 bool own_row_find(struct dev dev, const void *ctx);
 
 /*
- * As that, by who comes again and needs no context: searches when it is due, after a search that found
- * nothing ever later.
+ * As that, by who comes again and needs no context: searches when it is due, after a search that
+ * found nothing ever later.
  */
 bool own_row_look(struct dev dev, struct cuda_ord ord);

@@ -227,7 +227,10 @@ static bool is_blank(int fd, off_t size)
 	return true;
 }
 
-/* What a file with our magic holds. Without a layout its creator died before it wrote anything else. */
+/*
+ * What a file with our magic holds. Without a layout its creator died before it wrote anything
+ * else.
+ */
 static enum region_content classify_own(uint32_t layout, uint32_t file_bytes, int32_t magic,
 					off_t size)
 {

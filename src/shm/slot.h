@@ -50,8 +50,8 @@ bool slot_has_robbed(const struct ration_region *own);
 
 /*
  * True when the slot's owner is dead although its byte is locked: where a descriptor holds the
- * lock, a fork child of the owner keeps it. Its pid must be one of our own namespace to tell. A byte
- * that a mapping holds means alive, whatever the pid says.
+ * lock, a fork child of the owner keeps it. Its pid must be one of our own namespace to tell. A
+ * byte that a mapping holds means alive, whatever the pid says.
  */
 bool slot_is_orphan(const struct ration_slot *slot);
 

@@ -252,8 +252,8 @@ static void *churn_memory(void *arg)
 }
 
 /*
- * churn: the primary context is reset while threads use and make it; what one costs is never learnt as
- * less than it is.
+ * churn: the primary context is reset while threads use and make it; what one costs is never
+ * learnt as less than it is.
  */
 static void churn(int argc, char **argv)
 {

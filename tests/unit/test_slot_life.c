@@ -522,7 +522,10 @@ static void body_time_namespace(void *arg)
 	must_live(pid);
 }
 
-/* In the first process of a pid namespace, under the outer /proc, which knows others by our numbers. */
+/*
+ * In the first process of a pid namespace, under the outer /proc, which knows others by our
+ * numbers.
+ */
 static void live_under_another_proc(enum holding holding)
 {
 	int pipes[2];

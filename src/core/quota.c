@@ -67,8 +67,9 @@ static void unlock(void)
 static void lose_region(void)
 {
 	if (!atomic_exchange(&state.s.is_gone, true))
-		log_error("region %s: somebody cleared or replaced it; no more memory is given",
-			  state.s.region->path);
+		log_error(
+			"region %s: somebody cleared, removed or replaced it; no more memory is given",
+			state.s.region->path);
 }
 
 /*
@@ -225,13 +226,22 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	return rc;
 }
 
+void quota_check_path(void)
+{
+	if (is_whole() && region_check_path(state.s.region) < 0)
+		lose_region();
+}
+
 /* Gives back what the dead hold. A region that cannot be opened again is said once. */
 static void reap(void)
 {
 	int held = sys_cancel_hold();
 	int rc = is_whole() ? slot_reap(state.s.region, (int)state.s.slot) : 0;
 
-	if (rc < 0 && !atomic_exchange(&state.s.has_complained, true))
+	if (rc < 0)
+		quota_check_path();
+	if (rc < 0 && !atomic_load(&state.s.is_gone) &&
+	    !atomic_exchange(&state.s.has_complained, true))
 		log_warn(
 			"region %s cannot be opened again (%s): what processes that die hold stays "
 			"counted",

@@ -382,6 +382,17 @@ int region_reopen(const struct region *r)
 	return fd;
 }
 
+int region_check_path(const struct region *r)
+{
+	int fd = region_reopen(r);
+
+	if (fd == -ESTALE || (fd == -ENOENT && region_file_is_unlinked(r->hami)))
+		return -ESTALE;
+	if (fd >= 0)
+		close(fd);
+	return 0;
+}
+
 int region_device_count(const struct ration_region *own)
 {
 	uint32_t n = __atomic_load_n(&own->device_count, __ATOMIC_ACQUIRE);

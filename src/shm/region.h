@@ -65,6 +65,12 @@ void region_close(struct region *region);
 int region_reopen(const struct region *region);
 
 /*
+ * Whether who comes next will be in this region too: -ESTALE when the path leads to another file by now,
+ * or the file was unlinked. 0 also where the path leads nowhere for us alone (another root).
+ */
+int region_check_path(const struct region *region);
+
+/*
  * Whether the region is still the one that was opened, before it is touched: -ESTALE when somebody
  * truncated, cleared or initialised it anew under us. A touch would be a SIGBUS, and zeros would
  * read as "no limit". Half a microsecond.

@@ -181,6 +181,36 @@ static bool maps_file(int pid, const struct stat *st, const char *path)
 	return found;
 }
 
+/* The line of a mapping that begins at `at`. */
+static bool is_at(const char *line, const void *at)
+{
+	char want[32];
+	int n = snprintf(want, sizeof(want), "%lx-", (unsigned long)(uintptr_t)at);
+
+	return !strncmp(line, want, (size_t)n);
+}
+
+bool region_file_is_unlinked(const void *at)
+{
+	static const char deleted[] = " (deleted)\n";
+	const size_t deleted_bytes = sizeof(deleted) - 1;
+	FILE *f = fopen("/proc/self/maps", "re");
+	bool is_unlinked = false;
+	char line[4352];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		size_t n = strlen(line);
+
+		if (!is_at(line, at))
+			continue;
+		is_unlinked = n > deleted_bytes && !strcmp(line + n - deleted_bytes, deleted);
+		break;
+	}
+	if (f)
+		fclose(f);
+	return is_unlinked;
+}
+
 /* A process of another library that lives in the file: HAMi-core holds no lock while it does. */
 static int foreign_user(int fd, const char *path)
 {

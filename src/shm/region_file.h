@@ -33,6 +33,9 @@ int region_file_examine(int fd, const char *path, enum region_content *out_conte
  */
 int region_file_grow(int fd, const char *path, struct region_error *out_error);
 
+/* True when the file that is mapped at `at` was unlinked; false where /proc does not show it. */
+bool region_file_is_unlinked(const void *at);
+
 /*
  * Fills *err with "PATH WHAT (what rc means)HINT", of a long path the end alone; without the
  * parentheses for what we found in the file ourselves. Returns rc, a -errno.

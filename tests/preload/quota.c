@@ -46,9 +46,26 @@ static void rest(int argc, char **argv)
 	client_pause("full");
 }
 
-/*
- * failed: what the driver did not free stays charged. The first call of each end is made to fail.
- */
+/* lost: holds a little; then asks for more until there is none. */
+static void lost(int argc, char **argv)
+{
+	CUresult res = CUDA_SUCCESS;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&p, 10 * MIB));
+	client_pause("held");
+	for (int i = 0; i < 6000 && res == CUDA_SUCCESS; i++) {
+		OK(cuMemFree_v2(p));
+		res = cuMemAlloc_v2(&p, 10 * MIB);
+		usleep(10000);
+	}
+	CHECK(res != CUDA_SUCCESS);
+}
+
+/* failed: what the driver did not free stays charged. The first call of each end is made to fail. */
 static void failed(int argc, char **argv)
 {
 	static const char *const kinds[] = { "alloc", "managed", "vmm", "mapped" };
@@ -388,10 +405,19 @@ static void over(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "use", use },       { "rest", rest },   { "failed", failed },
-		{ "hold", hold },     { "exact", exact }, { "mix", mix },
-		{ "frees", frees },   { "odd", odd },     { "other-device", other_device },
-		{ "faults", faults }, { "over", over },   { 0 },
+		{ "use", use },
+		{ "rest", rest },
+		{ "failed", failed },
+		{ "hold", hold },
+		{ "exact", exact },
+		{ "mix", mix },
+		{ "frees", frees },
+		{ "odd", odd },
+		{ "other-device", other_device },
+		{ "faults", faults },
+		{ "over", over },
+		{ "lost", lost },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -193,3 +193,14 @@ def test_without_a_limit(place):
     assert place.charged() == CONTEXT + 500 * MIB and place.limit() == 0
     program.go().end()
 
+
+@pytest.mark.parametrize("way", ["unlinked", "replaced"])
+def test_a_region_that_who_comes_next_does_not_find(place, way):
+    """Beside a second region the limit would be there twice."""
+    program = place.start("quota", "lost", RATION_MEM=512 * MIB).await_word("held")
+    if way == "unlinked":
+        place.region.unlink()
+    else:
+        place.region.rename(place.folder / "moved")
+        place.run("quota", "use", RATION_MEM=512 * MIB)
+    assert "somebody cleared, removed or replaced it" in program.go().end().err

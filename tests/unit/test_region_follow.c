@@ -100,6 +100,31 @@ static void test_one_that_is_no_region_any_more(void **state)
 	region_close(&r);
 }
 
+/* Who comes next makes another region: the limit would be there twice. */
+static void test_a_path_that_leads_elsewhere(void **state)
+{
+	const char *path = scratch_path("region");
+	struct region r, other;
+	char moved[512];
+
+	(void)state;
+	tenant_open(&r, path, "1g");
+	assert_int_equal(region_check_path(&r), 0);
+	snprintf(moved, sizeof(moved), "%s.moved", path);
+	assert_int_equal(rename(path, moved), 0);
+	/* As in another root, where our path leads nowhere. */
+	assert_int_equal(region_check_path(&r), 0);
+	tenant_open(&other, path, "1g");
+	assert_int_equal(region_check_path(&r), -ESTALE);
+	assert_int_equal(region_check_path(&other), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(region_check_path(&other), -ESTALE);
+	assert_int_equal(rename(moved, path), 0);
+	assert_int_equal(region_check_path(&r), 0);
+	region_close(&other);
+	region_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -108,6 +133,7 @@ int main(void)
 		scratch_test(test_one_that_is_being_initialised),
 		scratch_test(test_one_that_is_cut_short),
 		scratch_test(test_one_that_is_no_region_any_more),
+		scratch_test(test_a_path_that_leads_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 
 #define ATTACH_WAIT_NS (30 * NSEC_PER_SEC)
+/* For a creation lock for which a long wait was in vain. */
+#define AGAIN_WAIT_NS (50 * NSEC_PER_MSEC)
 enum { DEVICES_MAX = 64 };
 
 /* atexit() without start files wants the library's handle for itself. */
@@ -35,6 +37,8 @@ struct init_process {
 	struct conf conf;
 	struct device_info listed[DEVICES_MAX], own[DEVICES_MAX];
 	int listed_count, own_count;
+	bool has_waited
+		[2]; /* in vain for the creation lock, as a viewer, as a member; the owner's */
 };
 PROCESS_STATE(init_process, process);
 
@@ -96,7 +100,7 @@ static void make_tenant_directory(char *region_path)
 	*end = '/';
 }
 
-static int open_region(struct init_process *p, struct region *region, struct region_error *err)
+static int open_region(struct init_process *p, bool is_member, struct region_error *err)
 {
 	struct conf *c = &p->conf;
 	struct region_setup setup = {
@@ -108,13 +112,17 @@ static int open_region(struct init_process *p, struct region *region, struct reg
 		.sm_policy = c->sm_policy,
 		.priority = c->priority,
 		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+		.wait_ns = p->has_waited[is_member] ? AGAIN_WAIT_NS : 0,
 	};
+	int rc;
 
 	if (c->region_is_pod)
 		make_pod_directory(c);
 	else
 		make_tenant_directory(c->region_path);
-	return region_open(c->region_path, &setup, region, err);
+	rc = region_open(c->region_path, &setup, &p->region[is_member], err);
+	p->has_waited[is_member] = rc == -ETIMEDOUT;
+	return rc;
 }
 
 /*
@@ -219,6 +227,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 static enum init_state attach(struct init_process *p, bool is_member)
 {
 	struct region *region = &p->region[is_member];
+	bool was_said = p->has_waited[is_member];
 	struct region_error err;
 	int rc = conf_load(&p->conf, CONF_FILE, environment);
 
@@ -235,14 +244,15 @@ static enum init_state attach(struct init_process *p, bool is_member)
 		p->error = rc;
 		return INIT_FAILED;
 	}
-	rc = open_region(p, region, &err);
+	rc = open_region(p, is_member, &err);
 	if (rc == 0)
 		return join(p, region, is_member);
 	if (p->conf.region_is_default && !p->conf.mem_spec[0] && !p->conf.sm_spec[0]) {
 		log_warn("%s; no limit is set, so none is held", err.text);
 		return INIT_PASS;
 	}
-	log_error("%s", err.text);
+	if (rc != -ETIMEDOUT || !was_said)
+		log_error("%s", err.text);
 	p->error = rc;
 	return INIT_FAILED;
 }

@@ -10,45 +10,73 @@
 #include "hook/nvml_share.h"
 
 /*
- * Puts the tenant's figures in the place of the card's when a limit is in force on the device: free
- * is what an allocation can really get. False when there is none.
+ * Where the region cannot be looked at: what is configured, and as used what is on the card; an error
+ * where nothing is known.
  */
-static bool show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
-		       unsigned long long *inout_free_bytes, unsigned long long *out_used_bytes)
+static nvmlReturn_t show_configured(uint64_t limit, unsigned long long *inout_total_bytes,
+				    unsigned long long *inout_free_bytes,
+				    unsigned long long *inout_used_bytes)
+{
+	if (limit == 0)
+		return NVML_ERROR_UNKNOWN;
+	*inout_total_bytes = bytes_least(*inout_total_bytes, limit);
+	*inout_used_bytes = bytes_least(*inout_used_bytes, *inout_total_bytes);
+	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *inout_used_bytes);
+	return NVML_SUCCESS;
+}
+
+/*
+ * Puts the tenant's figures in the place of the card's when a limit is in force on the device: free
+ * is what an allocation can really get. NVML_SUCCESS, also where there is none (*out_is_shown: there
+ * is), or NVML_ERROR_UNKNOWN.
+ */
+static nvmlReturn_t show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
+			       unsigned long long *inout_free_bytes,
+			       unsigned long long *inout_used_bytes, bool *out_is_shown)
 {
 	struct nvml_share s;
+	uint64_t limit;
 
+	*out_is_shown = false;
+	if (nvml_share_is_unknown(dev, &limit)) {
+		*out_is_shown = limit > 0;
+		return show_configured(limit, inout_total_bytes, inout_free_bytes,
+				       inout_used_bytes);
+	}
 	if (!nvml_share_find(dev, &s))
-		return false;
+		return NVML_SUCCESS;
 	*inout_total_bytes = bytes_least(*inout_total_bytes, s.total_bytes);
-	*out_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
-	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *out_used_bytes);
-	return true;
+	*inout_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
+	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *inout_used_bytes);
+	*out_is_shown = true;
+	return NVML_SUCCESS;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t dev, nvmlMemory_t *out_memory)
 {
 	nvmlReturn_t res;
+	bool is_shown;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetMemoryInfo))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetMemoryInfo(dev, out_memory);
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
 		return res;
-	show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used);
-	return res;
+	return show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used, &is_shown);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_memory)
 {
 	nvmlReturn_t res;
+	bool is_shown;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetMemoryInfo_v2))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetMemoryInfo_v2(dev, out_memory);
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
 		return res;
-	if (show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used))
+	res = show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used, &is_shown);
+	if (is_shown)
 		out_memory->reserved = 0;
 	return res;
 }
@@ -58,14 +86,14 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t dev,
 							       nvmlMemory_t *out_memory)
 {
 	nvmlReturn_t res;
+	bool is_shown;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetConfComputeProtectedMemoryUsage))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetConfComputeProtectedMemoryUsage(dev, out_memory);
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
 		return res;
-	show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used);
-	return res;
+	return show_share(dev, &out_memory->total, &out_memory->free, &out_memory->used, &is_shown);
 }
 
 /*
@@ -95,8 +123,11 @@ nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t
 static void show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
 {
 	struct nvml_share s;
+	uint64_t limit;
 
-	if (nvml_share_find(dev, &s))
+	if (nvml_share_is_unknown(dev, &limit))
+		*inout_size_mib = bytes_least(*inout_size_mib, limit >> 20);
+	else if (nvml_share_find(dev, &s))
 		*inout_size_mib = bytes_least(*inout_size_mib, s.total_bytes >> 20);
 }
 

@@ -193,10 +193,13 @@ static nvmlReturn_t show(const struct list *list, nvmlDevice_t dev, unsigned *in
 	bool has_place = inout_count && (out_rows || *inout_count == 0);
 	struct answer answer = { .rows = NULL };
 	struct nvml_share share;
+	bool has_answer = has_place && ask_all(list, dev, &answer) == NVML_SUCCESS;
+	uint64_t limit;
 	nvmlReturn_t res;
 
-	if (has_place && ask_all(list, dev, &answer) == NVML_SUCCESS &&
-	    nvml_share_find(dev, &share))
+	if (has_answer && nvml_share_is_unknown(dev, &limit))
+		res = NVML_ERROR_UNKNOWN;
+	else if (has_answer && nvml_share_find(dev, &share))
 		res = show_tenant(list, &share, &answer, inout_count, out_rows);
 	else
 		res = list->ask(list, dev, inout_count, out_rows);

@@ -1,10 +1,12 @@
 #include "hook/nvml_share.h"
 
 #include "base/bytes.h"
+#include "base/conf.h"
 #include "base/limits.h"
 #include "base/pid.h"
 #include "base/sys.h"
 #include "core/quota.h"
+#include "drv/sample_nvml.h"
 #include "hook/init.h"
 #include "shm/spec.h"
 
@@ -13,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { DEVICES_MAX = 64 };
 
 /* The head of this library as it is mapped; the linker knows where. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
@@ -150,6 +154,38 @@ bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out)
 	    (share.devs || !add_slices(dev, region, is_region_whole, &share)))
 		return false;
 	*out = share;
+	return true;
+}
+
+/* The place of the device in NVML's list, which is that of the region; negative: it is not there. */
+static int index_of(const char *uuid)
+{
+	struct device_info listed[DEVICES_MAX];
+	int count = sample_nvml_devices(listed, DEVICES_MAX);
+
+	for (int d = 0; d < count; d++)
+		if (!strcmp(listed[d].uuid, uuid))
+			return d;
+	return -ENODEV;
+}
+
+static const char *environment(const char *name)
+{
+	return secure_getenv(name);
+}
+
+bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes)
+{
+	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+	struct conf conf;
+
+	if (init_view() != INIT_FAILED)
+		return false;
+	*out_limit_bytes = 0;
+	if (conf_load(&conf, CONF_FILE, environment) == 0 && real.nvmlDeviceGetUUID &&
+	    real.nvmlDeviceGetUUID(dev, uuid, sizeof(uuid)) == NVML_SUCCESS)
+		*out_limit_bytes = limits_for_device(LIMITS_MEM, conf.mem_spec, index_of(uuid),
+						     uuid);
 	return true;
 }
 

@@ -37,6 +37,12 @@ struct nvml_share {
 /* False when the device is not the tenant's, or it or a slice of it has no limit. */
 bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out_share);
 
+/*
+ * Where the region cannot be looked at nobody knows the limit or what is held: true, with what is
+ * configured for the device (0: nothing that is known). What is shown then is no more than that.
+ */
+bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes);
+
 /* What the tenant's living processes hold of the device. */
 uint64_t nvml_share_used_bytes(const struct nvml_share *share);
 

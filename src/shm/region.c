@@ -271,7 +271,8 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 		fd = region_file_open(path, err);
 		if (fd < 0)
 			return fd;
-		rc = lock_wait(fd, 0, HAMI_REGION_BYTES, CREATE_WAIT_NS);
+		rc = lock_wait(fd, 0, HAMI_REGION_BYTES,
+			       setup->wait_ns ? setup->wait_ns : CREATE_WAIT_NS);
 		if (rc < 0) {
 			close(fd);
 			return lock_failed(err, rc, path);

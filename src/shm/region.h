@@ -19,6 +19,7 @@ struct region_setup {
 	enum sm_policy sm_policy; /* goes with sm_spec */
 	int priority;             /* 0 high, 1 low */
 	uint32_t flags;           /* RATION_FLAG_* */
+	int64_t wait_ns;          /* for the creation lock; 0 = ten seconds */
 	bool must_be_new;         /* -EBUSY when a living process or keeper has the file */
 };
 

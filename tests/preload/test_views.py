@@ -259,3 +259,15 @@ def test_more_devices_than_a_region_has(place):
     assert "devices" in done.err.splitlines()[0] and "cuInit(0): " in done.err
     lines = place.run("views", "devices", RATION_MEM="256m", CUDA_VISIBLE_DEVICES="39,38,3").lines
     assert [line.split()[1:] for line in lines] == [["256", "3"]] * 3
+
+
+def test_nvml_where_the_region_cannot_be_opened(place):
+    """The card is not the tenant's: what is configured is shown, or nothing."""
+    place.settings["RATION_REGION"] = place.folder / "nowhere" / "region"
+    place.settings["RATION_MEM"] = "1:256m,512m"
+    assert place.run("views", "nvml", err=None).values["nvml1.total"] == 512 * MIB
+    place.settings["RATION_MEM"] = "0:256m,512m"
+    assert place.run("views", "nvml", err=None).values["nvml1.total"] == 256 * MIB
+    assert place.run("views", "nvml", err=None).values["nvml2.reserved"] == 0
+    del place.settings["RATION_MEM"]
+    place.run("views", "nvml", status=1, err="nvmlDeviceGetMemoryInfo")

@@ -72,12 +72,14 @@ static void store_spec(struct ration_region *o, const struct region_setup *setup
 }
 
 /* The limits that the file holds: 0, or -EBADMSG where nobody can say what they are. */
-static int check_spec(const struct region *r, enum limits_kind kind, struct region_error *err)
+static int check_spec(const struct region *r, enum limits_kind kind, bool is_alive,
+		      struct region_error *err)
 {
 	if (spec_is_understood(r->own, kind))
 		return 0;
 	return region_file_fail(err, -EBADMSG, r->path, "holds a limit that cannot be understood",
-				"; start it once with a limit, or remove it");
+				is_alive ? "; set it anew with `ration limit`" :
+					   "; start it once with a limit, or remove it");
 }
 
 /* Whether the file's own configuration holds; of the first layout that is all but GPU time. */
@@ -220,7 +222,7 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	alive = alive || (content == REGION_OURS && slot_has_robbed(r->own));
 	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++)
 		if (alive || (!setup_spec(setup, kind) && has_limit(content, kind)))
-			rc = check_spec(r, kind, err);
+			rc = check_spec(r, kind, alive, err);
 	if (rc == 0 && !alive)
 		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));
 	r->generation = r->own->generation;

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "mount.h"
+#include "shm/spec.h"
 #include "tenant.h"
 
 #include <sys/mman.h>
@@ -418,6 +419,26 @@ static void body_foreign_process(void *arg)
 	child_hear();
 }
 
+/* Who has the file cannot start it anew with a limit: `ration limit` can. */
+static void test_a_torn_limit_in_use(void **state)
+{
+	struct region_error err;
+	struct region r, other;
+	struct child c;
+
+	(void)state;
+	open_good(&r, &plain);
+	c = child_start(body_member, NULL);
+	child_await(&c, 'k');
+	spec_begin(r.own, LIMITS_MEM);
+	assert_int_equal(open_region(&other, &plain, &err), -EBADMSG);
+	assert_says(err.text, "`ration limit`");
+	child_kill(&c);
+	assert_int_equal(open_region(&other, &silent, &err), -EBADMSG);
+	assert_says(err.text, "start it once with a limit");
+	region_close(&r);
+}
+
 static void test_a_process_of_another_library(void **state)
 {
 	char pid[32], path[512];
@@ -526,6 +547,7 @@ int main(void)
 		scratch_test(test_an_older_layout_keeps_its_limit),
 		scratch_test(test_another_layout_without_a_limit),
 		scratch_test(test_broken_while_in_use),
+		scratch_test(test_a_torn_limit_in_use),
 		scratch_test(test_a_process_of_another_library),
 		scratch_test(test_same_inode_elsewhere),
 		scratch_test(test_creation_lock_is_waited_for_with_an_end),

@@ -1,5 +1,8 @@
 /* Linear, pitched and managed memory. */
 #include "hook/gated.h"
+#include "hook/own_row.h"
+
+#include <errno.h>
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
@@ -16,14 +19,16 @@ static enum enter begin(struct charge *c, enum memory memory, uint64_t bytes, CU
 	const void *ctx;
 	struct dev dev;
 	enum enter what = bytes ? enter_current(&dev, &ctx) : ENTER_FORWARD;
-	int rc;
+	int rc, waits = 0;
 
 	if (what == ENTER_REFUSE)
 		*out_res = enter_refusal();
 	if (what != ENTER_CHARGE)
 		return what;
-	rc = memory == LINEAR ? charge_reserve_linear(c, dev, ctx, bytes) :
-				charge_reserve_managed(c, dev, ctx, bytes);
+	do
+		rc = memory == LINEAR ? charge_reserve_linear(c, dev, ctx, bytes) :
+					charge_reserve_managed(c, dev, ctx, bytes);
+	while (rc == -EDQUOT && own_row_wait(dev, bytes, &waits));
 	if (rc == 0)
 		return ENTER_CHARGE;
 	*out_res = enter_refused_now(rc, dev, bytes);

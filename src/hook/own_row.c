@@ -19,7 +19,13 @@
 #define PAUSE_NS (50 * NSEC_PER_MSEC)
 enum { PAUSE_DOUBLED_MOST = 10, SILENT_SEARCHES = 3 };
 
+/* How often who is refused tries again while another's search may be in his way, and the pause. */
+enum { WAITS_MOST = 8 };
+#define WAIT_NS (500 * NSEC_PER_USEC)
+
 struct own_row_state {
+	_Atomic bool
+		has_searched; /* NVML's pids are not ours, nor anybody's of the tenant; atomic */
 	_Atomic bool is_searching; /* two would hide each other's; atomic */
 	_Atomic int64_t next_ns;   /* no search is due before; atomic */
 	_Atomic unsigned searches; /* that found nothing; atomic */
@@ -124,6 +130,7 @@ static bool search(struct held *held, struct fingerprint *fingerprint)
 	if (clock_now_ns() < atomic_load(&state.s.next_ns) ||
 	    !atomic_compare_exchange_strong(&state.s.is_searching, &is_searching, true))
 		return false;
+	atomic_store(&state.s.has_searched, true);
 	fingerprint->arg = held;
 	fingerprint->blocks_most = (unsigned)bytes_least(quota_left(dev) / FINGERPRINT_BLOCK_BYTES,
 							 BLOCKS_MOST);
@@ -165,4 +172,16 @@ bool own_row_look(struct dev dev, struct cuda_ord ord)
 
 	return quota_counts_contexts() && real.cuMemCreate && real.cuMemRelease &&
 	       search(&held, &fingerprint);
+}
+
+bool own_row_wait(struct dev dev, uint64_t bytes, int *inout_waits)
+{
+	uint64_t most = BLOCKS_MOST * FINGERPRINT_BLOCK_BYTES;
+
+	if (!atomic_load_explicit(&state.s.has_searched, memory_order_relaxed) ||
+	    *inout_waits >= WAITS_MOST || bytes > bytes_sum(quota_left(dev), most))
+		return false;
+	(*inout_waits)++;
+	clock_sleep_ns(WAIT_NS);
+	return true;
 }

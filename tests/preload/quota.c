@@ -65,6 +65,20 @@ static void lost(int argc, char **argv)
 	CHECK(res != CUDA_SUCCESS);
 }
 
+/* fits ROUNDS: takes all but room for one context of another process, so many times. */
+static void fits(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	client_start();
+	client_pause("ready");
+	for (int i = argc ? atoi(argv[0]) : 0; i > 0; i--) {
+		OK(cuMemAlloc_v2(&p, client_limit(0) - 2 * CLIENT_CONTEXT_BYTES));
+		OK(cuMemFree_v2(p));
+		usleep(100);
+	}
+}
+
 /* failed: what the driver did not free stays charged. The first call of each end is made to fail. */
 static void failed(int argc, char **argv)
 {
@@ -417,6 +431,7 @@ int main(int argc, char **argv)
 		{ "faults", faults },
 		{ "over", over },
 		{ "lost", lost },
+		{ "fits", fits },
 		{ 0 },
 	};
 

@@ -204,3 +204,13 @@ def test_a_region_that_who_comes_next_does_not_find(place, way):
         place.region.rename(place.folder / "moved")
         place.run("quota", "use", RATION_MEM=512 * MIB)
     assert "somebody cleared, removed or replaced it" in program.go().end().err
+
+
+def test_a_search_for_the_own_row_refuses_nobody(place):
+    """What another process holds to find itself in NVML's list is only held for a moment."""
+    place.sim["pids"] = "host"
+    place.settings["RATION_MEM"] = 512 * MIB
+    program = place.start("quota", "fits", 4000).await_word("ready").go()
+    for _ in range(25):
+        place.run("context", "untouched", err=None)
+    program.end()

@@ -371,17 +371,21 @@ static CUresult shrink_heap(void)
 }
 
 /*
- * A kernel whose threads keep so many bytes each; which of them is written the compiler cannot
- * know.
+ * A kernel whose threads keep so many bytes each: what is stored is loaded again at another place, so
+ * that nothing of it can be left out.
  */
 static const char local_format[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 				   ".visible .entry empty()\n{\n"
 				   "\t.local .align 8 .b8 depot[%u];\n"
-				   "\t.reg .u64 %%a, %%i;\n\t.reg .u32 %%t;\n"
-				   "\tmov.u32 %%t, %%clock;\n\tand.b32 %%t, %%t, 1023;\n"
-				   "\tcvt.u64.u32 %%i, %%t;\n\tmov.u64 %%a, depot;\n"
-				   "\tadd.u64 %%a, %%a, %%i;\n"
-				   "\tst.volatile.local.u8 [%%a], %%t;\n\tret;\n}\n";
+				   "\t.reg .b64 %%a<4>;\n\t.reg .b32 %%t<4>;\n"
+				   "\t.reg .pred %%p<2>;\n"
+				   "\tmov.u32 %%t1, %%clock;\n\tand.b32 %%t2, %%t1, 1020;\n"
+				   "\tcvt.u64.u32 %%a1, %%t2;\n\tmov.u64 %%a2, depot;\n"
+				   "\tadd.u64 %%a3, %%a2, %%a1;\n"
+				   "\tst.local.u32 [%%a3], %%t1;\n"
+				   "\tld.local.u32 %%t3, [%%a2+4];\n"
+				   "\tsetp.eq.u32 %%p1, %%t3, 305419896;\n"
+				   "\t@%%p1 trap;\n\tret;\n}\n";
 static unsigned local_bytes = 1024;
 
 /* Threads that need more than those of the piece before: `bytes` in all that can be resident. */
@@ -391,7 +395,7 @@ static CUresult take_local(uint64_t bytes, struct matrix_piece *p)
 	CUmodule module;
 	CUfunction func;
 	int threads, sms;
-	char image[1024];
+	char image[2048];
 	CUresult res = cuDeviceGetAttribute(&threads,
 					    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0);
 

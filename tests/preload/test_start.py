@@ -257,10 +257,11 @@ def test_a_setuid_program_that_has_to_load_it(place):
     needs(is_root() and allows("unshare", "-m", "true") and allows("setpriv", "--version"),
           "mounting is not allowed here")
     script = (f"mount -t tmpfs -o mode=1777 none /dev/shm && cp {PROGRAMS}/where /dev/shm/where && "
-              "chmod 4755 /dev/shm/where && mkdir /dev/shm/up /dev/shm/work && mkdir -m 1777 /dev/shm/tmp && "
+              f"cp {LIBRARY} {BUILD}/sim/libcuda.so.1 /dev/shm && chmod 4755 /dev/shm/where && "
+              "mkdir /dev/shm/up /dev/shm/work && mkdir -m 1777 /dev/shm/tmp && "
               "mount -t overlay -o lowerdir=/etc,upperdir=/dev/shm/up,workdir=/dev/shm/work none /etc && "
-              f"mount --bind /dev/shm/tmp /tmp && echo {LIBRARY} >/etc/ld.so.preload && "
-              f"setpriv --reuid=65534 --clear-groups /dev/shm/where open={BUILD}/sim/libcuda.so.1 "
+              "mount --bind /dev/shm/tmp /tmp && echo /dev/shm/libration.so >/etc/ld.so.preload && "
+              "setpriv --reuid=65534 --clear-groups /dev/shm/where open=/dev/shm/libcuda.so.1 "
               "handle:cuMemAlloc_v2 init && ls /dev/shm /tmp")
     env = place.environment(preload=(), RATION_REGION="/dev/shm/evil", RATION_MEM="1x",
                             RATION_LOG="debug", CUDA_DEVICE_MEMORY_SHARED_CACHE="/dev/shm/evil")

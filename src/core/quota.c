@@ -67,9 +67,9 @@ static void unlock(void)
 static void lose_region(void)
 {
 	if (!atomic_exchange(&state.s.is_gone, true))
-		log_error(
-			"region %s: somebody cleared, removed or replaced it; no more memory is given",
-			state.s.region->path);
+		log_error("region %s: somebody cleared, removed or replaced it; no more memory is "
+			  "given",
+			  state.s.region->path);
 }
 
 /*

@@ -86,7 +86,9 @@ uint64_t quota_limit(struct dev dev);
  */
 bool quota_has_region(int64_t now_ns);
 
-/* Sees that the region was unlinked or another is in its place: as one that is not ours any more. */
+/*
+ * Sees that the region was unlinked or another is in its place: as one that is not ours any more.
+ */
 void quota_check_path(void);
 
 /* True when the tenant holds more than its limit. */

@@ -10,8 +10,8 @@
 #include "hook/nvml_share.h"
 
 /*
- * Where the region cannot be looked at: what is configured, and as used what is on the card; an error
- * where nothing is known.
+ * Where the region cannot be looked at: what is configured, and as used what is on the card; an
+ * error where nothing is known.
  */
 static nvmlReturn_t show_configured(uint64_t limit, unsigned long long *inout_total_bytes,
 				    unsigned long long *inout_free_bytes,
@@ -27,8 +27,8 @@ static nvmlReturn_t show_configured(uint64_t limit, unsigned long long *inout_to
 
 /*
  * Puts the tenant's figures in the place of the card's when a limit is in force on the device: free
- * is what an allocation can really get. NVML_SUCCESS, also where there is none (*out_is_shown: there
- * is), or NVML_ERROR_UNKNOWN.
+ * is what an allocation can really get. NVML_SUCCESS, also where there is none (*out_is_shown:
+ * there is), or NVML_ERROR_UNKNOWN.
  */
 static nvmlReturn_t show_share(nvmlDevice_t dev, unsigned long long *inout_total_bytes,
 			       unsigned long long *inout_free_bytes,

@@ -157,7 +157,9 @@ bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out)
 	return true;
 }
 
-/* The place of the device in NVML's list, which is that of the region; negative: it is not there. */
+/*
+ * The place of the device in NVML's list, which is that of the region; negative: it is not there.
+ */
 static int index_of(const char *uuid)
 {
 	struct device_info listed[DEVICES_MAX];

@@ -21,7 +21,8 @@ bool own_row_find(struct dev dev, const void *ctx);
 bool own_row_look(struct dev dev, struct cuda_ord ord);
 
 /*
- * After a refusal of `bytes`: true, after a moment, when what is missing may be what another process of
- * the tenant holds for its search, and it is worth another try. *inout_waits begins at 0.
+ * After a refusal of `bytes`: true, after a moment, when what is missing may be what another
+ * process of the tenant holds for its search, and it is worth another try. *inout_waits begins at
+ * 0.
  */
 bool own_row_wait(struct dev dev, uint64_t bytes, int *inout_waits);

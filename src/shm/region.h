@@ -66,8 +66,9 @@ void region_close(struct region *region);
 int region_reopen(const struct region *region);
 
 /*
- * Whether who comes next will be in this region too: -ESTALE when the path leads to another file by now,
- * or the file was unlinked. 0 also where the path leads nowhere for us alone (another root).
+ * Whether who comes next will be in this region too: -ESTALE when the path leads to another file
+ * by now, or the file was unlinked. 0 also where the path leads nowhere for us alone (another
+ * root).
  */
 int region_check_path(const struct region *region);
 

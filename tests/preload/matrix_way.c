@@ -371,8 +371,8 @@ static CUresult shrink_heap(void)
 }
 
 /*
- * A kernel whose threads keep so many bytes each: what is stored is loaded again at another place, so
- * that nothing of it can be left out.
+ * A kernel whose threads keep so many bytes each: what is stored is loaded again at another
+ * place, so that nothing of it can be left out.
  */
 static const char local_format[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
 				   ".visible .entry empty()\n{\n"

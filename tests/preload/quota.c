@@ -79,7 +79,9 @@ static void fits(int argc, char **argv)
 	}
 }
 
-/* failed: what the driver did not free stays charged. The first call of each end is made to fail. */
+/*
+ * failed: what the driver did not free stays charged. The first call of each end is made to fail.
+ */
 static void failed(int argc, char **argv)
 {
 	static const char *const kinds[] = { "alloc", "managed", "vmm", "mapped" };

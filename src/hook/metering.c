@@ -30,9 +30,9 @@ enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS, PAIRS = 32, SPARE = 8 
 
 /* A stream of ours in a context, with nothing in it but an event now and then. */
 struct probe {
-	uint64_t context; /* 0: free */
-	CUstream stream;
-	uint64_t event; /* under way, 0: none */
+	uint64_t context; /* 0: free, and so is all the rest */
+	CUstream stream;  /* written under `making`; atomic: the worker looks whether there is one */
+	uint64_t event;   /* under way, 0: none */
 	uint64_t first; /* directly before it, 0: none */
 	int64_t submit_ns;
 	int pairs; /* of events that were put so far */
@@ -49,7 +49,7 @@ struct metering {
 	int64_t passed_ns; /* when somebody was seen to have passed the gate */
 	int64_t told_ns;   /* when the monitor was told */
 	bool is_watched;
-	struct probe probes[PROBES]; /* context, stream: `making`; the rest is the worker's */
+	struct probe probes[PROBES]; /* context: `making`; event, first, pairs: `marking` */
 };
 PROCESS_STATE(metering, state);
 
@@ -304,7 +304,7 @@ void metering_add_context(uint64_t context)
 			free_one = p;
 	}
 	if (free_one)
-		*free_one = (struct probe){ .context = context };
+		free_one->context = context;
 	pthread_mutex_unlock(&state.s.making);
 	if (!free_one || !real.cuStreamCreate)
 		return;
@@ -312,7 +312,11 @@ void metering_add_context(uint64_t context)
 	if (real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
 		spare_events(context);
 	relaxed_end(relaxed);
-	__atomic_store_n(&free_one->stream, stream, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&state.s.making);
+	/* Else the context ended meanwhile, and the stream with it. */
+	if (free_one->context == context)
+		__atomic_store_n(&free_one->stream, stream, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&state.s.making);
 }
 
 /* Reads the event that is under way, and the one before it. False: it has not run yet. */
@@ -440,7 +444,10 @@ static void drop_probe(uint64_t context)
 			gpu_event_give(p->first);
 		if (p->event)
 			gpu_event_give(p->event);
-		*p = (struct probe){ .context = 0 };
+		p->first = p->event = 0;
+		p->pairs = 0;
+		__atomic_store_n(&p->stream, NULL, __ATOMIC_RELAXED);
+		p->context = 0;
 	}
 	pthread_mutex_unlock(&state.s.making);
 }

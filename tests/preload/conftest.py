@@ -35,11 +35,11 @@ numbers = itertools.count()
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "plain: asks what a sanitizer's runtime would change")
+    config.addinivalue_line("markers", "plain: not asked again under a sanitizer")
 
 
 def pytest_collection_modifyitems(config, items):
-    """What a sanitizer's runtime changes is asked of the plain build only."""
+    """What a sanitizer's runtime changes, or repeats, is asked of the plain build only."""
     if not SANITIZED:
         return
     plain = [item for item in items if item.get_closest_marker("plain")]

@@ -36,7 +36,7 @@ def test_programs_go_on(limited, case):
 
 
 @pytest.mark.parametrize("case", ["forms", "capture", "ends", "threads"])
-@pytest.mark.parametrize("version", ["11.4", "12.4"])
+@pytest.mark.parametrize("version", ["11.4", pytest.param("12.4", marks=pytest.mark.plain)])
 def test_programs_go_on_with_older_drivers(limited, case, version):
     """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""
     limited.sim["driver"] = version

@@ -31,9 +31,9 @@ enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS, PAIRS = 32, SPARE = 8 
 /* A stream of ours in a context, with nothing in it but an event now and then. */
 struct probe {
 	uint64_t context; /* 0: free, and so is all the rest */
-	CUstream stream;  /* written under `making`; atomic: the worker looks whether there is one */
-	uint64_t event;   /* under way, 0: none */
-	uint64_t first; /* directly before it, 0: none */
+	CUstream stream; /* written under `making`; atomic: the worker looks whether there is one */
+	uint64_t event;  /* under way, 0: none */
+	uint64_t first;  /* directly before it, 0: none */
 	int64_t submit_ns;
 	int pairs; /* of events that were put so far */
 };

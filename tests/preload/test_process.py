@@ -93,7 +93,7 @@ def test_signal_handlers_are_left_alone(place):
 
 def allow_handlers(place):
     """The driver is no signal-safe library, and thread sanitizers know."""
-    place.settings["TSAN_OPTIONS"] += ":report_signal_unsafe=0"
+    place.settings["TSAN_OPTIONS"] = os.environ.get("TSAN_OPTIONS", "") + ":report_signal_unsafe=0"
 
 
 def test_first_use_in_a_signal_handler(place):

@@ -29,13 +29,17 @@ def limit(place, spec):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", "threads"])
+# The worker frees a thread's part once the kernel no longer knows it: an order that no sanitizer sees.
+THREADS = pytest.param("threads", marks=pytest.mark.plain)
+
+
+@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
 def test_programs_go_on(limited, case):
     limited.run("share", case)
     assert limited.slots() == {}
 
 
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", "threads"])
+@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
 @pytest.mark.parametrize("version", ["11.4", pytest.param("12.4", marks=pytest.mark.plain)])
 def test_programs_go_on_with_older_drivers(limited, case, version):
     """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""

@@ -19,3 +19,25 @@ CUresult status_cuda(int rc)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
 }
+
+int status_errno(CUresult res)
+{
+	switch ((int)res) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return -ENOMEM;
+	case CUDA_ERROR_NOT_SUPPORTED:
+		return -ENOTSUP;
+	case CUDA_ERROR_INVALID_VALUE:
+	case CUDA_ERROR_INVALID_HANDLE:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_INVALID_DEVICE:
+		return -EINVAL;
+	case CUDA_ERROR_NOT_READY:
+	case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+		return -EAGAIN;
+	default:
+		return -ENODEV;
+	}
+}

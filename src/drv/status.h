@@ -1,4 +1,4 @@
-/* The one translation between our errors and the driver's. */
+/* The one translation between our errors and the driver's, both ways. */
 #pragma once
 
 #include "abi/cuda.h"
@@ -8,3 +8,9 @@
  * sees the limit as it would see a full card.
  */
 CUresult status_cuda(int rc);
+
+/*
+ * A CUresult as 0 or -errno: -ENOMEM, -ENOTSUP, -EINVAL (arguments, handles), -EAGAIN (not done
+ * yet, or a capture is in the way); all else -ENODEV.
+ */
+int status_errno(CUresult res);

@@ -24,11 +24,23 @@ static void test_every_error_is_an_error(void **state)
 	}
 }
 
+static void test_the_driver_s_answers_are_told_apart(void **state)
+{
+	(void)state;
+	assert_int_equal(status_errno(CUDA_SUCCESS), 0);
+	assert_int_equal(status_errno(CUDA_ERROR_OUT_OF_MEMORY), -ENOMEM);
+	assert_int_equal(status_errno(CUDA_ERROR_NOT_SUPPORTED), -ENOTSUP);
+	assert_int_equal(status_errno(CUDA_ERROR_NOT_READY), -EAGAIN);
+	for (int res = 1; res < 1000; res++)
+		assert_true(status_errno((CUresult)res) < 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refusals_look_like_a_full_card),
 		cmocka_unit_test(test_every_error_is_an_error),
+		cmocka_unit_test(test_the_driver_s_answers_are_told_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -355,9 +355,11 @@ void object_small_empty(struct object_device *d, struct object_space *space)
 	struct backing *backing, *next;
 
 	pthread_mutex_lock(&d->mutex);
-	LIST_FOREACH_SAFE(region, &space->regions, link, other)
+	for (region = LIST_FIRST(&space->regions); region; region = other) {
+		other = LIST_NEXT(region, link);
 		if (region->held == 0)
 			remove_region(region);
+	}
 	backing = take_any(d, space);
 	if (!backing)
 		end_space(space);

@@ -18,9 +18,9 @@
 
 /* Where an object's bytes are. */
 enum bo_place {
-	BO_NONE,   /* nowhere: no memory, nothing is mapped */
-	BO_VRAM,   /* device memory */
-	BO_GTT,    /* host memory at the object's own device address: work reaches it over the link */
+	BO_NONE, /* nowhere: no memory, nothing is mapped */
+	BO_VRAM, /* device memory */
+	BO_GTT,  /* host memory at the object's own device address: work reaches it over the link */
 	BO_SYSTEM, /* host memory; nothing is mapped at the address */
 	BO_PLACES,
 };
@@ -106,13 +106,13 @@ struct bo {
 	 * writes (place, memory, fence), which others read under the mutex */
 	enum bo_place place;
 	struct bo_memory memory;
-	uint64_t fence;    /* work that may use it: done before memory goes. 0: none known */
-	uint32_t refs;     /* atomic */
-	uint32_t pins;     /* > 0: it does not move, and is in device->pinned */
-	uint8_t priority;  /* below BO_PRIORITIES; the lowest goes first */
-	bool is_deleted;   /* nobody has it any more, its memory waits for the fence */
-	bool is_lost;      /* a move failed both ways */
-	bool is_listed;    /* in a list */
+	uint64_t fence;   /* work that may use it: done before memory goes. 0: none known */
+	uint32_t refs;    /* atomic */
+	uint32_t pins;    /* > 0: it does not move, and is in device->pinned */
+	uint8_t priority; /* below BO_PRIORITIES; the lowest goes first */
+	bool is_deleted;  /* nobody has it any more, its memory waits for the fence */
+	bool is_lost;     /* a move failed both ways */
+	bool is_listed;   /* in a list */
 	bool is_reserved;
 	struct bo_ticket *holder; /* of the reservation, NULL without a ticket */
 	struct bo_bulk *bulk;     /* those that are used together, NULL: none */

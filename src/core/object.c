@@ -380,7 +380,7 @@ static void unpin(struct object_device *d, struct range_node *node, const struct
 int object_pin(uint64_t addr, uint64_t id)
 {
 	struct object_device *d = device_at(addr);
-	struct object_info info, now;
+	struct object_info info = { 0 }, now;
 	struct range_node *node;
 	struct object_space *space;
 	bool is_last;

@@ -31,15 +31,18 @@ struct bo *bo_get(struct bo *bo)
 
 void bo_put(struct bo *bo)
 {
+	bool is_ours;
+
 	/* Acquires what the other holders did to it before they gave theirs back. */
 	if (__atomic_sub_fetch(&bo->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	bo_device_lock(bo->device);
 	bo->is_deleted = true;
 	bo_device_list(bo);
-	bo_reserve_try(bo, NULL);
+	is_ours = bo_reserve_try(bo, NULL);
 	bo_device_unlock(bo->device);
-	bo_reap_one(bo);
+	if (is_ours)
+		bo_reap_one(bo);
 }
 
 void bo_add_fence(struct bo *bo, uint64_t fence)

@@ -124,6 +124,7 @@ struct bo {
 	struct bo_ticket *holder; /* of the reservation, NULL without a ticket */
 	struct bo_ticket *heir;   /* the oldest that waits for it: nobody younger gets it */
 	struct bo_bulk *bulk;     /* those that are used together, NULL: none */
+	uint64_t refused_round;   /* the last in which it would not go elsewhere */
 	struct bo_list *list;     /* that it is in: one of its device's, always */
 	TAILQ_ENTRY(bo) in_list;
 	void *user; /* the owner's */
@@ -152,6 +153,7 @@ struct bo_device {
 	struct bo_list unplaced; /* in BO_NONE and neither of those */
 	unsigned waiters;        /* for `ended` to change */
 	unsigned ended;          /* a futex: reservations that ended */
+	uint64_t rounds;         /* atomic: attempts to place something, bo_round.h */
 };
 
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner);
@@ -203,6 +205,13 @@ void bo_unreserve(struct bo *bo);
  * errors of a move. A placement of nothing gives its memory back, and its bytes.
  */
 int bo_validate(struct bo *bo, const struct bo_placement *placement, struct bo_ctx *ctx);
+
+/*
+ * The same for several, all reserved, with one move for all that has to be moved: 0, or the first
+ * error, when some may have been moved.
+ */
+int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_placement *placement,
+		    struct bo_ctx *ctx);
 
 /* Keeps a reserved object where it is, counted. */
 void bo_pin(struct bo *bo);

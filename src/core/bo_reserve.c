@@ -47,16 +47,19 @@ void bo_reserve_end(struct bo *bo)
 		sys_futex_wake_all(&bo->device->ended);
 }
 
-/* Waits for some reservation to end. With the mutex, which is given back meanwhile. */
-static void wait_for_end(struct bo_device *device, int64_t wait_ns)
+bool bo_reserve_wait(struct bo_device *device, int64_t until_ns)
 {
 	unsigned ended = __atomic_load_n(&device->ended, __ATOMIC_RELAXED);
+	int64_t wait_ns = until_ns - clock_now_ns();
 
+	if (wait_ns <= 0)
+		return false;
 	device->waiters++;
 	bo_device_unlock(device);
 	sys_futex_wait(&device->ended, ended, wait_ns);
 	bo_device_lock(device);
 	device->waiters--;
+	return __atomic_load_n(&device->ended, __ATOMIC_RELAXED) != ended;
 }
 
 /*
@@ -74,18 +77,15 @@ static int reserve(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns)
 {
 	int rc = 0;
 
-	while (!bo_reserve_try(bo, ticket)) {
-		int64_t wait_ns = until_ns - clock_now_ns();
-
-		if (must_back_off(bo, ticket))
-			rc = -EDEADLK;
-		else if (wait_ns <= 0)
-			rc = -EBUSY;
-		if (rc < 0)
-			break;
+	while (rc == 0 && !bo_reserve_try(bo, ticket)) {
 		if (is_older(ticket, bo->heir))
 			bo->heir = ticket;
-		wait_for_end(bo->device, wait_ns);
+		if (must_back_off(bo, ticket))
+			rc = -EDEADLK;
+		else if (until_ns <= clock_now_ns())
+			rc = -EBUSY;
+		else
+			bo_reserve_wait(bo->device, until_ns);
 	}
 	/* Others may have waited for us to take it. */
 	if (rc < 0 && ticket && bo->heir == ticket) {

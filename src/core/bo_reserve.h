@@ -13,3 +13,9 @@ void bo_reserve_end(struct bo *bo);
 
 /* As bo_reserve() with a deadline (clock_now_ns()). */
 int bo_reserve_until(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns);
+
+/*
+ * Waits for any reservation of the device to end. With the mutex, which is given back meanwhile.
+ * False when none has.
+ */
+bool bo_reserve_wait(struct bo_device *device, int64_t until_ns);

@@ -70,11 +70,38 @@ static void memory_comes_and_goes(void **state)
 	assert_int_equal(bo_device_used(&owner.device, BO_GTT), 0);
 }
 
+static void what_was_used_least_makes_room(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct owned a, b, c;
+
+	(void)state;
+	owner.room[BO_VRAM] = MIB(8);
+	make_in(&a, MIB(4), BO_VRAM);
+	make_in(&b, MIB(4), BO_VRAM);
+	bo_touch(&a.bo);
+	make_in(&c, MIB(4), BO_VRAM);
+	assert_int_equal(a.bo.place, BO_VRAM);
+	assert_int_equal(b.bo.place, BO_GTT);
+	owner_look(&owner, &b);
+	assert_ok(bo_reserve(&b.bo, &ctx));
+	assert_ok(bo_validate(&b.bo, &owner_in[BO_VRAM], &ctx));
+	bo_unreserve(&b.bo);
+	assert_int_equal(ctx.moved_bytes, MIB(8));
+	assert_int_equal(a.bo.place, BO_GTT);
+	owner_look(&owner, &a);
+	owner_look(&owner, &b);
+	bo_put(&a.bo);
+	bo_put(&b.bo);
+	bo_put(&c.bo);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(an_object_begins_nowhere, begin, end),
 		cmocka_unit_test_setup_teardown(memory_comes_and_goes, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_used_least_makes_room, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -412,6 +412,24 @@ int object_pin(uint64_t addr, uint64_t id)
 	return rc;
 }
 
+void object_set_sync(uint64_t addr, uint64_t id, bool is_sync)
+{
+	struct object_device *d = device_at(addr);
+	struct object_info info;
+	struct range_node *node;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->mutex);
+	if (find(d, addr, &node, &info) && info.id == id) {
+		if (node->color == OBJECT_REGION)
+			object_small_set_sync((struct object_region *)node, info.addr, is_sync);
+		else
+			((struct object *)node)->is_sync = is_sync;
+	}
+	pthread_mutex_unlock(&d->mutex);
+}
+
 /* Idle objects are no burden while the tenant has several times as much left. */
 static uint64_t most_idle_bytes(struct object_device *d)
 {

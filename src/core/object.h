@@ -61,6 +61,7 @@ struct object_info {
 	uint64_t addr, bytes; /* as asked for */
 	uint64_t id;          /* no other object of this process ever has it */
 	bool is_pinned;       /* by object_pin() */
+	bool is_sync;         /* by object_set_sync() */
 };
 
 /* What the address, which may be inside of it, belongs to. False when it is no object's. */
@@ -74,6 +75,9 @@ bool object_is_ours(uint64_t addr);
  * is pinning once. 0; -ENOENT when it was freed meanwhile; -EBUSY when it could not be had in time.
  */
 int object_pin(uint64_t addr, uint64_t id);
+
+/* Notes of the object with this number at `addr` that its copies are to be waited for, or not. */
+void object_set_sync(uint64_t addr, uint64_t id, bool is_sync);
 
 /*
  * A context that is about to end with all its objects: taken out before the driver's call, NULL when

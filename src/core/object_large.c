@@ -82,6 +82,7 @@ void object_large_enter(struct object *object, struct object_space *space, uint6
 	object->space = space;
 	object->asked_bytes = asked_bytes;
 	object->id = id;
+	object->is_sync = false;
 	TAILQ_INSERT_TAIL(&space->objects, object, link);
 }
 
@@ -143,5 +144,6 @@ bool object_large_find(const struct object *object, uint64_t addr, struct object
 	out_info->bytes = object->asked_bytes;
 	out_info->id = object->id;
 	out_info->is_pinned = object->is_pinned;
+	out_info->is_sync = object->is_sync;
 	return true;
 }

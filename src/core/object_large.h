@@ -14,7 +14,7 @@ struct object {
 	uint64_t asked_bytes, id;
 	uint64_t fence; /* while it is idle: done when it may be used again */
 	unsigned rounds; /* of the worker, idle */
-	bool is_pinned;
+	bool is_pinned, is_sync;
 	TAILQ_ENTRY(object) link; /* in its space's or the device's idle list */
 };
 

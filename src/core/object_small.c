@@ -5,8 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A piece's word: its number, whether it is pinned, and what its last chunk has too much. */
-enum { SLACK_BITS = 9, PINNED_BIT = 1 << SLACK_BITS, ID_SHIFT = SLACK_BITS + 1 };
+/* A piece's word: its number, what is noted of it, and what its last chunk has too much. */
+enum {
+	SLACK_BITS = 9,
+	SLACK_MASK = (1 << SLACK_BITS) - 1,
+	PINNED_BIT = 1 << SLACK_BITS,
+	SYNC_BIT = 2 << SLACK_BITS,
+	ID_SHIFT = SLACK_BITS + 2,
+};
 enum {
 	REGION_BLOCKS = SLAB_REGION_BYTES / SLAB_BLOCK_BYTES,
 	REGION_CHUNKS = SLAB_REGION_BYTES / SLAB_ALIGN_BYTES,
@@ -88,17 +94,26 @@ bool object_small_find(struct object_region *region, uint64_t addr, struct objec
 	word = *word_of(region, piece.addr);
 	out_info->ctx = region->space->ctx;
 	out_info->addr = piece.addr;
-	out_info->bytes = piece.bytes - (word & (PINNED_BIT - 1));
+	out_info->bytes = piece.bytes - (word & SLACK_MASK);
 	out_info->id = word >> ID_SHIFT;
 	out_info->is_pinned = word & PINNED_BIT;
+	out_info->is_sync = word & SYNC_BIT;
 	return addr - piece.addr < out_info->bytes;
+}
+
+static void set_bit(uint64_t *word, uint64_t bit, bool is_set)
+{
+	*word = is_set ? *word | bit : *word & ~bit;
 }
 
 void object_small_set_pinned(struct object_region *region, uint64_t addr, bool is_pinned)
 {
-	uint64_t *word = word_of(region, addr);
+	set_bit(word_of(region, addr), PINNED_BIT, is_pinned);
+}
 
-	*word = is_pinned ? *word | PINNED_BIT : *word & ~(uint64_t)PINNED_BIT;
+void object_small_set_sync(struct object_region *region, uint64_t addr, bool is_sync)
+{
+	set_bit(word_of(region, addr), SYNC_BIT, is_sync);
 }
 
 /* The part of [addr, addr + bytes) that is in the extent of its first block. */

@@ -32,6 +32,9 @@ struct object_space *object_small_space_of(struct object_region *region);
 /* device's mutex: enters that the piece, which is in use, is pinned or is not. */
 void object_small_set_pinned(struct object_region *region, uint64_t addr, bool is_pinned);
 
+/* device's mutex: likewise, that its copies are waited for. */
+void object_small_set_sync(struct object_region *region, uint64_t addr, bool is_sync);
+
 /* Pins or unpins what is behind a piece in use; its space has a user. As backing_pin(). */
 int object_small_pin(struct object_region *region, uint64_t addr, uint64_t bytes);
 void object_small_unpin(struct object_region *region, uint64_t addr, uint64_t bytes);

@@ -46,6 +46,22 @@ void gpu_object_leave_context(const void *ctx)
 	(void)ctx;
 }
 
+CUresult gpu_object_sync_memops(const void *ctx)
+{
+	CUcontext popped;
+	unsigned flags;
+	CUresult res;
+
+	if (!real.cuCtxGetFlags || !real.cuCtxSetFlags ||
+	    real.cuCtxPushCurrent_v2((CUcontext)(uintptr_t)ctx) != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	res = real.cuCtxGetFlags(&flags);
+	if (res == CUDA_SUCCESS && !(flags & CU_CTX_SYNC_MEMOPS))
+		res = real.cuCtxSetFlags(flags | CU_CTX_SYNC_MEMOPS);
+	real.cuCtxPopCurrent_v2(&popped);
+	return res == CUDA_SUCCESS ? res : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 static int reserve(void *owner, uint64_t bytes, uint64_t *out_addr)
 {
 	(void)owner;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "abi/cuda.h"
 #include "core/object.h"
 
 /* Starts: fork children begin with nothing. */
@@ -19,5 +20,11 @@ void gpu_object_enter_context(struct cuda_ord ord, const void *ctx);
 
 /* The driver is about to end it, with all its work. */
 void gpu_object_leave_context(const void *ctx);
+
+/*
+ * Has all copies and fills of a context wait until they are done. NOT_SUPPORTED where the driver
+ * cannot.
+ */
+CUresult gpu_object_sync_memops(const void *ctx);
 
 extern const struct object_ops gpu_object_ops __attribute__((visibility("hidden")));

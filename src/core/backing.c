@@ -116,6 +116,7 @@ static void destroy(void *owner, struct bo *bo)
 {
 	struct backing *backing = bo->user;
 
+	atomic_fetch_add(&backing->device->ended, 1);
 	(void)owner;
 	if (atomic_fetch_sub(&backing->left, 1) > 1)
 		return;
@@ -210,9 +211,12 @@ void backing_close(struct backing *backing, uint64_t fence)
 	}
 }
 
-void backing_reap(struct backing_device *device)
+bool backing_reap(struct backing_device *device)
 {
+	uint64_t before = atomic_load(&device->ended);
+
 	bo_reap(&device->bo);
+	return atomic_load(&device->ended) != before;
 }
 
 /* The objects [*out_first, *out_end) that have a part of it. */

@@ -21,6 +21,7 @@ struct backing_device {
 	struct bo_ops ops;          /* ours, which call those below */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
+	_Atomic uint64_t ended; /* buffer objects so far, atomic */
 };
 
 /* `below` and `owner` are kept. Objects are moved by what is called below, and stay where it says so. */
@@ -54,8 +55,8 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 /* Gives the memory back once `fence` is done (0: now). The backing ends with end(), perhaps in here. */
 void backing_close(struct backing *backing, uint64_t fence);
 
-/* Finishes what was closed and whose fences are done. */
-void backing_reap(struct backing_device *device);
+/* Finishes what was closed and whose fences are done. True when there was some. */
+bool backing_reap(struct backing_device *device);
 
 /*
  * Keeps what is behind [addr, addr + bytes) where it is, counted. It lies in the backing. 0 or

@@ -13,12 +13,10 @@
 
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
-/* Idle objects, all together, and no more than an eighth of what the limit leaves. */
-#define IDLE_BYTES (UINT64_C(256) << 20)
 /* What slabs keep while pieces come and go. */
-#define SLAB_KEEP_BYTES (UINT64_C(64) << 20)
+#define SLAB_KEEP_BYTES (UINT64_C(16) << 20)
 /* Frees between two looks at what waits for its fence. */
-enum { FREES_PER_POLL = 256, IDLE_ROUNDS = 2 };
+enum { FREES_PER_POLL = 256 };
 
 struct object_state {
 	pthread_mutex_t mutex; /* orders object_open(); zero is an unlocked one */
@@ -74,7 +72,6 @@ static int open_device(struct dev dev, const struct object_ops *ops, void *owner
 	pthread_mutex_init(&d->mutex, NULL);
 	range_init(&d->addresses, d->start, bytes);
 	LIST_INIT(&d->spaces);
-	TAILQ_INIT(&d->idle);
 	backing_init(&d->backing, dev, ops->bo, owner);
 	atomic_store_explicit(&state.s.devices[dev.v], d, memory_order_release);
 	return 0;
@@ -142,10 +139,8 @@ static bool reclaim(struct object_device *d, int64_t wait_until_ns)
 	if (wait_until_ns)
 		wait_for_freed(d, wait_until_ns);
 	poll_small(d, ask_done(d));
-	is_any = object_large_trim(d, 0);
-	is_any |= object_small_shrink(d, 0);
-	backing_reap(&d->backing);
-	return is_any;
+	is_any = object_small_shrink(d, 0);
+	return backing_reap(&d->backing) || is_any;
 }
 
 bool object_reclaim(struct dev dev, int64_t wait_until_ns)
@@ -234,24 +229,10 @@ static int alloc_small(struct object_device *d, const void *ctx, uint64_t bytes,
 	return rc;
 }
 
-/* An idle object, or a new one; in no list. */
-static int get_large(struct object_device *d, uint64_t bytes, struct object **out_object)
+static int open_large(struct object_device *d, uint64_t bytes, struct object **out_object)
 {
-	bool is_waiting;
 	int rc, step = 0;
 
-	pthread_mutex_lock(&d->mutex);
-	*out_object = object_large_reuse(d, bytes, d->known_done, &is_waiting);
-	pthread_mutex_unlock(&d->mutex);
-	if (!*out_object && is_waiting) {
-		uint64_t done = ask_done(d);
-
-		pthread_mutex_lock(&d->mutex);
-		*out_object = object_large_reuse(d, bytes, done, &is_waiting);
-		pthread_mutex_unlock(&d->mutex);
-	}
-	if (*out_object)
-		return 0;
 	do
 		rc = object_large_open(d, bytes, out_object);
 	while (is_full(rc) && make_room(d, &step));
@@ -268,7 +249,7 @@ static int alloc_large(struct object_device *d, const void *ctx, uint64_t bytes,
 
 	if (whole_bytes > d->end - d->start)
 		return -ENOMEM;
-	rc = get_large(d, whole_bytes, &o);
+	rc = open_large(d, whole_bytes, &o);
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&d->mutex);
@@ -430,12 +411,6 @@ void object_set_sync(uint64_t addr, uint64_t id, bool is_sync)
 	pthread_mutex_unlock(&d->mutex);
 }
 
-/* Idle objects are no burden while the tenant has several times as much left. */
-static uint64_t most_idle_bytes(struct object_device *d)
-{
-	return bytes_least(IDLE_BYTES, quota_left(d->dev) / 8 + d->idle_bytes);
-}
-
 /* device's mutex: what begins at `addr` is not in use any more; *out_closing is to be closed. */
 static int leave(struct object_device *d, uint64_t addr, uint64_t fence,
 		 struct object **out_closing)
@@ -452,8 +427,8 @@ static int leave(struct object_device *d, uint64_t addr, uint64_t fence,
 		return object_small_free((struct object_region *)node, addr, fence);
 	if (!object_large_find((struct object *)node, addr, &info) || info.addr != addr)
 		return -EINVAL;
-	if (!object_large_leave((struct object *)node, fence, most_idle_bytes(d)))
-		*out_closing = (struct object *)node;
+	object_large_leave((struct object *)node);
+	*out_closing = (struct object *)node;
 	return 0;
 }
 
@@ -475,8 +450,10 @@ int object_free(uint64_t addr)
 		is_time = ++d->frees % FREES_PER_POLL == 0;
 	}
 	pthread_mutex_unlock(&d->mutex);
-	if (closing)
+	if (closing) {
 		object_large_close(closing, fence);
+		backing_reap(&d->backing);
+	}
 	if (is_time) {
 		poll_small(d, ask_done(d));
 		object_small_shrink(d, SLAB_KEEP_BYTES);
@@ -566,7 +543,7 @@ uint64_t object_idle_bytes(struct dev dev)
 	if (!d)
 		return 0;
 	pthread_mutex_lock(&d->mutex);
-	bytes = d->idle_bytes + d->ending_bytes + object_small_idle_bytes(d);
+	bytes = d->ending_bytes + object_small_idle_bytes(d);
 	pthread_mutex_unlock(&d->mutex);
 	return bytes;
 }
@@ -580,7 +557,6 @@ static void tick(struct object_device *d)
 	d->ticked_frees = d->frees;
 	pthread_mutex_unlock(&d->mutex);
 	poll_small(d, ask_done(d));
-	object_large_trim(d, IDLE_ROUNDS);
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
 	backing_reap(&d->backing);
 }

@@ -51,8 +51,7 @@ struct object_device {
 	/* mutex */
 	struct range addresses;
 	struct object_space_list spaces;
-	struct object_list idle; /* freed, with their memory; the one that was freed first is first */
-	uint64_t idle_bytes, ending_bytes; /* of those, and of what is being given back */
+	uint64_t ending_bytes; /* freed, and being given back */
 	uint64_t last_fence;               /* the highest that a freed one waits for */
 	uint64_t known_done;               /* up to which fence all was done, when asked last */
 	uint64_t frees, ticked_frees;      /* so far, and at the last round of the worker */

@@ -43,7 +43,7 @@ void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary);
 void gpu_fence_ending(CUcontext ctx);
 void gpu_fence_ended(CUcontext ctx, bool is_gone);
 
-/* A stream that was created in the context; and before it is destroyed. */
+/* A stream that was created in the context; and before it is destroyed, inside the gate. */
 void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags);
 void gpu_fence_drop_stream(CUstream stream);
 

@@ -1,11 +1,10 @@
 #include "core/bo.h"
 
-#include "base/clock.h"
 #include "core/bo_device.h"
 #include "core/bo_reap.h"
 #include "core/bo_reserve.h"
+#include "core/bo_round.h"
 
-#include <errno.h>
 #include <stddef.h>
 
 void bo_init(struct bo *bo, struct bo_device *device, uint64_t addr, uint64_t bytes,
@@ -38,6 +37,8 @@ void bo_put(struct bo *bo)
 		return;
 	bo_device_lock(bo->device);
 	bo->is_deleted = true;
+	bo_device_unlist(bo);
+	bo->bulk = NULL;
 	bo_device_list(bo);
 	is_ours = bo_reserve_try(bo, NULL);
 	bo_device_unlock(bo->device);
@@ -55,17 +56,10 @@ void bo_add_fence(struct bo *bo, uint64_t fence)
 
 int bo_wait(struct bo *bo, const struct bo_ctx *ctx)
 {
-	const struct bo_device *device = bo->device;
-	uint64_t fence;
+	struct bo_ctx how = { .no_wait = ctx && ctx->no_wait };
+	struct bo_round round = { .ctx = &how };
 
-	bo_device_lock(bo->device);
-	fence = bo->fence;
-	bo_device_unlock(bo->device);
-	if (!fence || device->ops->is_done(device->owner, fence))
-		return 0;
-	if (ctx && ctx->no_wait)
-		return -EBUSY;
-	return device->ops->wait(device->owner, fence, clock_now_ns() + BO_WAIT_NS);
+	return bo_round_wait(&round, bo);
 }
 
 void bo_pin(struct bo *bo)
@@ -87,7 +81,18 @@ void bo_unpin(struct bo *bo)
 void bo_touch(struct bo *bo)
 {
 	bo_device_lock(bo->device);
-	if (!bo->is_deleted && !bo->pins)
-		bo_device_list(bo);
+	bo_device_touch(bo);
+	bo_device_unlock(bo->device);
+}
+
+void bo_set_priority(struct bo *bo, unsigned priority)
+{
+	uint8_t lower = (uint8_t)(priority < BO_PRIORITIES ? priority : BO_PRIORITIES - 1);
+
+	bo_device_lock(bo->device);
+	if (bo->priority != lower) {
+		bo->priority = lower;
+		bo_device_touch(bo);
+	}
 	bo_device_unlock(bo->device);
 }

@@ -52,7 +52,10 @@ struct bo_move {
 
 /* What the owner does. `owner` is bo_device_init()'s. Called without locks of this file. */
 struct bo_ops {
-	/* Takes memory for the object. 0, -ENOSPC without room there, -ENOMEM. Maps nothing. */
+	/*
+	 * Takes memory for the object. 0, -ENOSPC without room there: then others go, if they can;
+	 * or another error, for which they do not. Maps nothing.
+	 */
 	int (*alloc)(void *owner, const struct bo *bo, enum bo_place place,
 		     struct bo_memory *out_memory);
 	/* Gives memory back that nothing is mapped to. */
@@ -74,7 +77,10 @@ struct bo_ops {
 	 * file.
 	 */
 	bool (*is_valuable)(void *owner, const struct bo *bo, enum bo_place place);
-	/* Where an object goes that has to leave `place`; count 0: its bytes are not kept. */
+	/*
+	 * Where an object goes that has to leave `place`; count 0: its bytes are not kept. May be
+	 * NULL: nothing ever has to.
+	 */
 	const struct bo_placement *(*evict_to)(void *owner, const struct bo *bo,
 					       enum bo_place place);
 	/* Nobody has the object any more and its memory is given back. It is the owner's again. */
@@ -105,6 +111,7 @@ struct bo_ctx {
 #define BO_WAIT_NS (15 * INT64_C(1000000000))
 
 TAILQ_HEAD(bo_list, bo);
+TAILQ_HEAD(bo_round_list, bo_round);
 
 struct bo {
 	/* constant after bo_init() */
@@ -123,8 +130,8 @@ struct bo {
 	bool is_reserved;
 	struct bo_ticket *holder; /* of the reservation, NULL without a ticket */
 	struct bo_ticket *heir;   /* the oldest that waits for it: nobody younger gets it */
-	struct bo_bulk *bulk;     /* those that are used together, NULL: none */
-	uint64_t refused_round;   /* the last in which it would not go elsewhere */
+	struct bo_bulk *bulk;     /* those that are used together, NULL: none (bo_bulk.h) */
+	struct bo_run *run;       /* of the bulk, that it stands in; NULL: not in an LRU list */
 	struct bo_list *list;     /* that it is in: one of its device's, always */
 	TAILQ_ENTRY(bo) in_list;
 	void *user; /* the owner's */
@@ -149,11 +156,11 @@ struct bo_device {
 	/* the mutex */
 	struct bo_manager managers[BO_PLACES];
 	struct bo_list pinned;
-	struct bo_list deleted;  /* is_deleted, oldest first */
-	struct bo_list unplaced; /* in BO_NONE and neither of those */
-	unsigned waiters;        /* for `ended` to change */
-	unsigned ended;          /* a futex: reservations that ended */
-	uint64_t rounds;         /* atomic: attempts to place something, bo_round.h */
+	struct bo_list deleted;      /* is_deleted, oldest first */
+	struct bo_list unplaced;     /* in BO_NONE and neither of those */
+	unsigned waiters;            /* for `ended` to change */
+	unsigned ended;              /* a futex: ends of reservations and of what is pending */
+	struct bo_round_list takers; /* attempts that have memory pending (bo_round.h) */
 };
 
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner);
@@ -181,7 +188,7 @@ struct bo *bo_get(struct bo *bo);
  */
 void bo_put(struct bo *bo);
 
-/* Finishes deleted objects whose fences are done. True when some are left. */
+/* Finishes deleted objects whose fences are done. True when others are left. */
 bool bo_reap(struct bo_device *device);
 
 /* Notes that work up to `fence` may use it. Any thread. */
@@ -196,6 +203,8 @@ int bo_wait(struct bo *bo, const struct bo_ctx *ctx);
  * -EBUSY after BO_WAIT_NS. ctx NULL: waits, without a ticket.
  */
 int bo_reserve(struct bo *bo, struct bo_ctx *ctx);
+
+/* Ends that; the object was used: as bo_touch(). */
 void bo_unreserve(struct bo *bo);
 
 /*
@@ -217,12 +226,16 @@ int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_p
 void bo_pin(struct bo *bo);
 void bo_unpin(struct bo *bo);
 
-/* It was used just now: it goes last. Any thread. */
+/* It was used just now: of its priority, or of its bulk, it goes last. Any thread. */
 void bo_touch(struct bo *bo);
 
+/* From now on it goes after all of lower priority. Any thread. */
+void bo_set_priority(struct bo *bo, unsigned priority);
+
 /*
- * Moves up to `bytes` of the least recently used of a place elsewhere, in one move. 0 with what
- * went.
+ * Moves the least recently used of a place elsewhere, together, until `bytes` went or all that can.
+ * 0 with what went, which may be more by a part of the last and less when some could not; -ENOMEM
+ * when nothing could go, -EBUSY when what could was in use too long; -EDEADLK as bo_reserve().
  */
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,
 	     uint64_t *out_bytes);

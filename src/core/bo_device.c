@@ -1,12 +1,18 @@
 #include "core/bo_device.h"
 
 #include "base/bytes.h"
+#include "base/sys.h"
+#include "core/bo_bulk.h"
+#include "core/bo_check.h"
 
 #include <errno.h>
 
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner)
 {
 	*device = (struct bo_device){ .ops = ops, .owner = owner };
+#ifndef NDEBUG
+	device->on_change = bo_check_log;
+#endif
 	pthread_mutex_init(&device->mutex, NULL);
 	for (unsigned place = 0; place < BO_PLACES; place++) {
 		device->managers[place].limit_bytes = UINT64_MAX;
@@ -16,6 +22,7 @@ void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *ow
 	TAILQ_INIT(&device->pinned);
 	TAILQ_INIT(&device->deleted);
 	TAILQ_INIT(&device->unplaced);
+	TAILQ_INIT(&device->takers);
 }
 
 /* With the mutex. */
@@ -83,18 +90,45 @@ static struct bo_list *list_for(struct bo *bo)
 	return &bo->device->managers[bo->place].lru[bo->priority];
 }
 
+static bool is_lru(const struct bo *bo)
+{
+	return !bo->is_deleted && !bo->pins && bo->place != BO_NONE;
+}
+
 void bo_device_unlist(struct bo *bo)
 {
-	if (bo->list)
-		TAILQ_REMOVE(bo->list, bo, in_list);
+	if (!bo->list)
+		return;
+	bo_bulk_leave_run(bo);
+	TAILQ_REMOVE(bo->list, bo, in_list);
 	bo->list = NULL;
 }
 
 void bo_device_list(struct bo *bo)
 {
+	struct bo *before = NULL;
+
 	bo_device_unlist(bo);
 	bo->list = list_for(bo);
-	TAILQ_INSERT_TAIL(bo->list, bo, in_list);
+	if (bo->bulk && is_lru(bo))
+		before = bo_bulk_enter_run(bo);
+	if (before)
+		TAILQ_INSERT_AFTER(bo->list, before, bo, in_list);
+	else
+		TAILQ_INSERT_TAIL(bo->list, bo, in_list);
+}
+
+void bo_device_touch(struct bo *bo)
+{
+	if (!bo->is_deleted && !bo->pins)
+		bo_device_list(bo);
+}
+
+void bo_device_wake(struct bo_device *device)
+{
+	__atomic_add_fetch(&device->ended, 1, __ATOMIC_RELAXED);
+	if (device->waiters)
+		sys_futex_wake_all(&device->ended);
 }
 
 /* Counts `bytes` more as pending, if they may lie there. */
@@ -118,6 +152,7 @@ static void uncount(struct bo_device *device, enum bo_place place, uint64_t byte
 	bo_device_lock(device);
 	device->managers[place].used_bytes -= bytes;
 	device->managers[place].pending_bytes -= bytes;
+	bo_device_wake(device);
 	bo_device_unlock(device);
 }
 
@@ -158,6 +193,7 @@ void bo_device_settle(struct bo *bo, enum bo_place place, struct bo_memory memor
 {
 	struct bo_manager *managers = bo->device->managers;
 
+	bo_device_unlist(bo);
 	if (place != BO_NONE)
 		managers[place].pending_bytes -= memory.bytes;
 	if (bo->place != BO_NONE)

@@ -14,6 +14,12 @@ void bo_device_unlock(struct bo_device *device);
  */
 void bo_device_list(struct bo *bo);
 
+/* As bo_touch(), with the mutex. */
+void bo_device_touch(struct bo *bo);
+
+/* A reservation or something pending has ended: wakes who waits for that. With the mutex. */
+void bo_device_wake(struct bo_device *device);
+
 /* Takes it out of the list that it is in. With the mutex. */
 void bo_device_unlist(struct bo *bo);
 

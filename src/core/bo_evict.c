@@ -1,7 +1,6 @@
 #include "core/bo_evict.h"
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "core/bo_batch.h"
 #include "core/bo_device.h"
 #include "core/bo_reap.h"
@@ -10,12 +9,6 @@
 #include "core/bo_ticket.h"
 
 #include <errno.h>
-
-/*
- * How long what another thread is just taking or giving back is waited for. It may be waiting for
- * what this one has, and there is no ticket to tell.
- */
-#define PENDING_NS (100 * NSEC_PER_MSEC)
 
 /* What a walk found. */
 struct find {
@@ -39,9 +32,11 @@ static bool may_go(const struct bo *bo, enum bo_place place, const struct bo_rou
 {
 	const struct bo_ops *ops = bo->device->ops;
 
-	if (bo == round->placed || bo->refused_round == round->id)
+	if (bo == round->placed || bo_round_has_refused(round, bo))
 		return false;
 	if (bo->is_reserved && bo->holder && bo->holder == round->ctx->ticket)
+		return false;
+	if (!ops->evict_to || round->is_over)
 		return false;
 	return !ops->is_valuable || ops->is_valuable(bo->device->owner, bo, place);
 }
@@ -110,17 +105,15 @@ static int send(struct bo_move *victim, struct bo_round *round)
 	return rc;
 }
 
-/* Gives victims back: those that did not go refused to. */
-static void release(struct bo_batch *batch, unsigned from, const struct bo_round *round)
+/* Gives victims back: who did not go will not be asked again. */
+static void release(struct bo_batch *batch, unsigned from, struct bo_round *round)
 {
 	for (unsigned i = from; i < batch->count; i++) {
 		struct bo_move *move = &batch->moves[i];
 
-		bo_device_lock(batch->device);
 		if (move->rc < 0)
-			move->bo->refused_round = round->id;
-		bo_reserve_end(move->bo);
-		bo_device_unlock(batch->device);
+			bo_round_refuse(round, move->bo);
+		bo_reserve_drop(move->bo);
 		bo_put(move->bo);
 	}
 }
@@ -177,7 +170,7 @@ static struct evicted evict_batch(struct bo_device *device, enum bo_place place,
 	for (unsigned i = 0; i < batch.count; i++) {
 		const struct bo_move *move = &batch.moves[i];
 
-		round->taken_bytes[move->to_place] -= move->to.bytes;
+		bo_round_drop(round, move->to_place, move->to.bytes);
 		if (move->rc == 0 || move->rc == -EIO)
 			evicted.bytes += move->from.bytes;
 		else
@@ -189,16 +182,16 @@ static struct evicted evict_batch(struct bo_device *device, enum bo_place place,
 	return evicted;
 }
 
-/* Waits until somebody else's object is free, if there is a ticket. Takes over its reference. */
+/* Waits until somebody else's object is free. Takes over its reference. */
 static int wait_for_busy(struct bo *busy, struct bo_round *round)
 {
 	struct bo_ticket *ticket = round->ctx->ticket;
-	int rc = -EBUSY;
+	int rc = bo_reserve_until(busy, ticket, bo_round_until_soon(round));
 
-	if (ticket && !round->ctx->no_wait)
-		rc = bo_reserve_until(busy, ticket, bo_round_until(round));
+	if (rc == -EDEADLK && round->ctx->no_wait)
+		rc = -EBUSY;
 	if (rc == 0)
-		bo_unreserve(busy);
+		bo_reserve_drop(busy);
 	else if (rc == -EDEADLK)
 		bo_ticket_lose(ticket, busy, true);
 	bo_put(busy);
@@ -206,34 +199,11 @@ static int wait_for_busy(struct bo *busy, struct bo_round *round)
 }
 
 /*
- * What others are taking or giving back there may be room soon: 0, or -EBUSY; -ENOSPC: there is
- * none.
+ * Evicts until something went or nobody is left who could, and then waits for one that is in use.
+ * *out_bytes: what went. 0 when it is worth trying again; errors as bo_evict_for_room().
  */
-static int wait_for_pending(struct bo_device *device, enum bo_place place, struct bo_round *round)
-{
-	int64_t until_ns = bo_round_until(round), soon_ns;
-	uint64_t pending_bytes;
-	bool has_ended = false;
-
-	bo_device_lock(device);
-	pending_bytes = bytes_beyond(device->managers[place].pending_bytes,
-				     round->taken_bytes[place]);
-	if (pending_bytes && !round->ctx->no_wait) {
-		soon_ns = clock_now_ns() + PENDING_NS;
-		has_ended = bo_reserve_wait(device, soon_ns < until_ns ? soon_ns : until_ns);
-	}
-	bo_device_unlock(device);
-	if (!pending_bytes)
-		return -ENOSPC;
-	return has_ended ? 0 : -EBUSY;
-}
-
-/*
- * Evicts until something went or nobody is left who could: who would not go is not asked again in
- * the same round.
- */
-static uint64_t evict_some(struct bo_device *device, enum bo_place place, uint64_t bytes,
-			   struct bo_round *round, struct bo **out_busy, int *out_rc)
+static int evict_some(struct bo_device *device, enum bo_place place, uint64_t bytes,
+		      struct bo_round *round, uint64_t *out_bytes)
 {
 	struct evicted evicted;
 	struct bo *busy = NULL;
@@ -248,15 +218,17 @@ static uint64_t evict_some(struct bo_device *device, enum bo_place place, uint64
 		if (evicted.rc < 0)
 			rc = worse(rc, evicted.rc);
 	} while (evicted.tried && !evicted.bytes && rc != -EDEADLK);
-	*out_busy = busy;
-	*out_rc = rc;
-	return evicted.bytes;
+	*out_bytes = evicted.bytes;
+	if (busy && !evicted.bytes && rc != -EDEADLK)
+		return wait_for_busy(busy, round);
+	if (busy)
+		bo_put(busy);
+	return evicted.bytes ? 0 : rc;
 }
 
 int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes,
 		      struct bo_round *round)
 {
-	struct bo *busy;
 	uint64_t gone_bytes;
 	int rc;
 
@@ -264,33 +236,27 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 		return 0;
 	if (!round->ctx->no_wait && bo_reap_wait(device, place, bo_round_until(round)))
 		return 0;
-	gone_bytes = evict_some(device, place, bytes, round, &busy, &rc);
-	if (!gone_bytes && busy && rc != -EDEADLK)
-		return wait_for_busy(busy, round);
-	if (busy)
-		bo_put(busy);
-	if (gone_bytes)
-		return 0;
-	return rc == -EDEADLK || rc == -EBUSY ? rc : wait_for_pending(device, place, round);
+	rc = evict_some(device, place, bytes, round, &gone_bytes);
+	if (rc == 0 || rc == -EDEADLK || rc == -EBUSY)
+		return rc;
+	return bo_round_wait_for_others(round, place);
 }
 
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,
 	     uint64_t *out_bytes)
 {
+	uint64_t wanted_bytes = bytes_least(bytes, bo_device_used(device, place));
+	uint64_t gone_bytes = bo_reap_place(device, place), some_bytes;
 	struct bo_round round;
-	struct bo *busy = NULL;
-	uint64_t gone_bytes;
 	int rc = 0;
 
 	bo_round_begin(&round, device, ctx);
-	gone_bytes = bo_reap_place(device, place);
-	if (gone_bytes < bytes)
-		gone_bytes += evict_some(device, place, bytes - gone_bytes, &round, &busy, &rc);
-	if (busy) {
-		bo_put(busy);
-		rc = rc == -EDEADLK ? rc : -EBUSY;
+	while (gone_bytes < wanted_bytes && rc == 0) {
+		rc = evict_some(device, place, wanted_bytes - gone_bytes, &round, &some_bytes);
+		gone_bytes += some_bytes;
 	}
-	if (!gone_bytes && rc < 0)
+	bo_round_end(&round);
+	if (rc < 0 && (!gone_bytes || rc == -EDEADLK))
 		return rc == -ENOSPC ? -ENOMEM : rc;
 	*out_bytes = gone_bytes;
 	return 0;

@@ -32,31 +32,21 @@ static uint64_t end_all(struct bo_batch *batch)
 	return bytes;
 }
 
-static void give_back(struct bo *bo)
-{
-	bo_device_lock(bo->device);
-	bo_reserve_end(bo);
-	bo_device_unlock(bo->device);
-}
-
 static bool is_done(struct bo_device *device, uint64_t fence)
 {
 	return !fence || device->ops->is_done(device->owner, fence);
 }
 
-void bo_reap_one(struct bo *bo)
+bool bo_reap_one(struct bo *bo)
 {
 	struct bo_batch batch;
 
-	if (bo->place == BO_NONE) {
-		end(bo);
-	} else if (is_done(bo->device, bo->fence)) {
+	if (bo->place != BO_NONE && is_done(bo->device, bo->fence)) {
 		bo_batch_init(&batch, bo->device);
 		bo_batch_add(&batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
-		end_all(&batch);
-	} else {
-		give_back(bo);
+		bo_batch_run(&batch);
 	}
+	return end(bo);
 }
 
 /* Reserves all in a place (BO_PLACES: in any) that nobody has, as far as there is room. */
@@ -94,7 +84,7 @@ static void keep_done(struct bo_batch *batch)
 		if (bo->fence <= done)
 			batch->moves[kept++] = batch->moves[i];
 		else
-			give_back(bo);
+			bo_reserve_drop(bo);
 	}
 	batch->count = kept;
 }
@@ -126,7 +116,6 @@ bool bo_reap(struct bo_device *device)
 bool bo_reap_wait(struct bo_device *device, enum bo_place place, int64_t until_ns)
 {
 	struct bo *bo, *first = NULL;
-	uint64_t before_bytes, after_bytes;
 
 	bo_device_lock(device);
 	TAILQ_FOREACH(bo, &device->deleted, in_list)
@@ -134,12 +123,9 @@ bool bo_reap_wait(struct bo_device *device, enum bo_place place, int64_t until_n
 			first = bo;
 	if (first)
 		bo_reserve_try(first, NULL);
-	before_bytes = device->managers[place].used_bytes;
 	bo_device_unlock(device);
 	if (!first)
 		return false;
 	device->ops->wait(device->owner, first->fence, until_ns);
-	bo_reap_one(first);
-	after_bytes = bo_device_used(device, place);
-	return after_bytes < before_bytes;
+	return bo_reap_one(first);
 }

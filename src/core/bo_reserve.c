@@ -7,15 +7,10 @@
 
 #include <errno.h>
 
-static bool is_older(const struct bo_ticket *a, const struct bo_ticket *b)
-{
-	return a && (!b || a->age < b->age);
-}
-
 /* True when it is free for `ticket`: nobody older waits for it. */
 static bool is_free(const struct bo *bo, const struct bo_ticket *ticket)
 {
-	return !bo->is_reserved && (bo->heir == ticket || !is_older(bo->heir, ticket));
+	return !bo->is_reserved && (bo->heir == ticket || !bo_ticket_is_older(bo->heir, ticket));
 }
 
 static void take(struct bo *bo, struct bo_ticket *ticket)
@@ -42,9 +37,7 @@ void bo_reserve_end(struct bo *bo)
 		bo->holder->held--;
 	bo->is_reserved = false;
 	bo->holder = NULL;
-	__atomic_add_fetch(&bo->device->ended, 1, __ATOMIC_RELAXED);
-	if (bo->device->waiters)
-		sys_futex_wake_all(&bo->device->ended);
+	bo_device_wake(bo->device);
 }
 
 bool bo_reserve_wait(struct bo_device *device, int64_t until_ns)
@@ -69,7 +62,8 @@ static bool must_back_off(const struct bo *bo, const struct bo_ticket *ticket)
 {
 	if (!ticket || !ticket->held)
 		return false;
-	return (bo->is_reserved && is_older(bo->holder, ticket)) || is_older(bo->heir, ticket);
+	return (bo->is_reserved && bo_ticket_is_older(bo->holder, ticket)) ||
+	       bo_ticket_is_older(bo->heir, ticket);
 }
 
 /* With the mutex. */
@@ -78,7 +72,7 @@ static int reserve(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns)
 	int rc = 0;
 
 	while (rc == 0 && !bo_reserve_try(bo, ticket)) {
-		if (is_older(ticket, bo->heir))
+		if (bo_ticket_is_older(ticket, bo->heir))
 			bo->heir = ticket;
 		if (must_back_off(bo, ticket))
 			rc = -EDEADLK;
@@ -90,8 +84,7 @@ static int reserve(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns)
 	/* Others may have waited for us to take it. */
 	if (rc < 0 && ticket && bo->heir == ticket) {
 		bo->heir = NULL;
-		__atomic_add_fetch(&bo->device->ended, 1, __ATOMIC_RELAXED);
-		sys_futex_wake_all(&bo->device->ended);
+		bo_device_wake(bo->device);
 	}
 	return rc;
 }
@@ -124,6 +117,16 @@ int bo_reserve(struct bo *bo, struct bo_ctx *ctx)
 }
 
 void bo_unreserve(struct bo *bo)
+{
+	struct bo_device *device = bo->device;
+
+	bo_device_lock(device);
+	bo_reserve_end(bo);
+	bo_device_touch(bo);
+	bo_device_unlock(device);
+}
+
+void bo_reserve_drop(struct bo *bo)
 {
 	struct bo_device *device = bo->device;
 

@@ -8,8 +8,11 @@
 /* Has it, without waiting, with the mutex. False when somebody has it or waits for it by right. */
 bool bo_reserve_try(struct bo *bo, struct bo_ticket *ticket);
 
-/* As bo_unreserve(), with the mutex. */
+/* As bo_reserve_drop(), with the mutex. */
 void bo_reserve_end(struct bo *bo);
+
+/* As bo_unreserve(), but the object was not used. */
+void bo_reserve_drop(struct bo *bo);
 
 /* As bo_reserve() with a deadline (clock_now_ns()). */
 int bo_reserve_until(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns);

@@ -69,7 +69,7 @@ int bo_room_find(const struct bo *bo, const struct bo_placement *placement, enum
 			continue;
 		tried = take(bo, place, pass, round, out_memory);
 		if (tried == 0) {
-			round->taken_bytes[place] += out_memory->bytes;
+			bo_round_take(round, place, out_memory->bytes);
 			*out_place = place;
 			return 0;
 		}

@@ -16,6 +16,11 @@ void bo_ticket_end(struct bo_ticket *ticket)
 	bo_ticket_lose(ticket, NULL, false);
 }
 
+bool bo_ticket_is_older(const struct bo_ticket *a, const struct bo_ticket *b)
+{
+	return a && (!b || a->age < b->age);
+}
+
 void bo_ticket_lose(struct bo_ticket *ticket, struct bo *bo, bool is_victim)
 {
 	struct bo *before = ticket->lost;

@@ -11,7 +11,7 @@
 struct bo_ticket {
 	uint64_t age;    /* constant; the smaller is the older */
 	unsigned held;   /* reservations that it has; its thread alone */
-	struct bo *lost; /* what it could not have last, with a reference; NULL: all was had */
+	struct bo *lost; /* what it could not have last, with a reference; NULL: no object */
 	bool is_victim;  /* that was to be moved away for another, not to be had */
 };
 
@@ -19,6 +19,9 @@ void bo_ticket_begin(struct bo_ticket *ticket);
 
 /* It has nothing reserved any more. */
 void bo_ticket_end(struct bo_ticket *ticket);
+
+/* True when a began before b; NULL began after everybody. */
+bool bo_ticket_is_older(const struct bo_ticket *a, const struct bo_ticket *b);
 
 /* Remembers what could not be had. */
 void bo_ticket_lose(struct bo_ticket *ticket, struct bo *bo, bool is_victim);

@@ -37,7 +37,7 @@ static int prepare(struct bo *bo, const struct bo_placement *placement, struct b
 		return rc;
 	rc = bo_round_wait(round, bo);
 	if (rc < 0) {
-		round->taken_bytes[place] -= memory.bytes;
+		bo_round_drop(round, place, memory.bytes);
 		bo_device_give(bo->device, place, memory);
 		return rc;
 	}
@@ -76,6 +76,7 @@ int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_p
 	for (unsigned i = 0; i < batch.count; i++)
 		if (rc == 0)
 			rc = batch.moves[i].rc;
+	bo_round_end(&round);
 	bo_batch_fini(&batch);
 	return rc;
 }

@@ -18,6 +18,7 @@ struct gate_state {
 	/* Orders who has a cell and whether it is open; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	_Atomic uint32_t is_closed; /* written under mutex; a futex */
+	uint32_t closer;            /* mutex: tid of who closed it, 0 = open */
 	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
 	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
 	bool is_set_up;             /* mutex */
@@ -106,7 +107,7 @@ static uint32_t open_word(void)
 	return state.s.watchers ? GATE_WATCHED : GATE_OPEN;
 }
 
-/* mutex held, gate open: the thread goes in. What its cell said before. */
+/* mutex held, gate open or closed by the thread: it goes in. What its cell said before. */
 static uint32_t go_in(void)
 {
 	uint32_t was_in;
@@ -118,7 +119,8 @@ static uint32_t go_in(void)
 	}
 	was_in = atomic_load_explicit(&gate_cell->in, memory_order_relaxed);
 	atomic_store_explicit(&gate_cell->in, was_in | 1, memory_order_relaxed);
-	atomic_store_explicit(&gate_cell->open, open_word(), memory_order_release);
+	atomic_store_explicit(&gate_cell->open, state.s.closer ? GATE_SHUT : open_word(),
+			      memory_order_release);
 	return was_in;
 }
 
@@ -147,7 +149,7 @@ uint32_t gate_enter_slow(uint32_t was_in)
 		pthread_mutex_lock(&state.s.mutex);
 		set_up();
 		own_cell(tid);
-		if (!atomic_load_explicit(&state.s.is_closed, memory_order_relaxed)) {
+		if (!state.s.closer || state.s.closer == tid) {
 			was_in = go_in();
 			pthread_mutex_unlock(&state.s.mutex);
 			break;
@@ -251,6 +253,7 @@ int gate_close(int64_t wait_ns)
 	was_closed = atomic_load_explicit(&state.s.is_closed, memory_order_relaxed);
 	if (!was_closed) {
 		atomic_store(&state.s.is_closed, 1);
+		state.s.closer = (uint32_t)sys_gettid();
 		set_cells(false);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -268,6 +271,7 @@ void gate_open(void)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	atomic_store(&state.s.is_closed, 0);
+	state.s.closer = 0;
 	set_cells(true);
 	pthread_mutex_unlock(&state.s.mutex);
 	sys_futex_wake_all(&state.s.is_closed);

@@ -12,7 +12,8 @@
  * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open to all but
  * to gate_try(): work that is to be measured or held goes another way.
  *
- * A thread inside that enters again (a callback in a driver call) passes: it is inside already.
+ * A thread inside that enters again (a callback in a driver call) passes: it is inside already. So
+ * does the thread that closed the gate: what it does meanwhile is its own affair.
  */
 #pragma once
 

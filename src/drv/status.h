@@ -3,6 +3,8 @@
 
 #include "abi/cuda.h"
 
+#include <stdbool.h>
+
 /*
  * 0 or -errno as a CUresult: -EDQUOT and -ENOMEM are CUDA_ERROR_OUT_OF_MEMORY, so that a program
  * sees the limit as it would see a full card.
@@ -14,3 +16,6 @@ CUresult status_cuda(int rc);
  * yet, or a capture is in the way); all else -ENODEV.
  */
 int status_errno(CUresult res);
+
+/* True for the errors of work after which nothing of its context goes on. */
+bool status_is_sticky(CUresult res);

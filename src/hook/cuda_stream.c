@@ -1,4 +1,5 @@
 /* Streams pass the gate where they come and go, begin a capture or touch memory by its address. */
+#include "drv/capture.h"
 #include "hook/gated.h"
 
 /* Coming and going. */
@@ -42,7 +43,7 @@ DESTROY(cuStreamDestroy_v2)
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
 		gate_leave(was_in);                      \
 		if (res != CUDA_SUCCESS)                 \
-			metering_end_capture();          \
+			capture_end();                   \
 		return res;                              \
 	}
 
@@ -71,7 +72,7 @@ CAPTURE(cuStreamBeginCaptureToCig_ptsz, CUstream, CUstreamCigCaptureParams *)
 			return enter_missing();                                          \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                 \
 		if (res == CUDA_SUCCESS || res == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) \
-			metering_end_capture();                                          \
+			capture_end();                                                   \
 		return res;                                                              \
 	}
 

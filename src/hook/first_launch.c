@@ -1,5 +1,6 @@
 #include "hook/first_launch.h"
 
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
@@ -40,7 +41,7 @@ bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes)
 
 	if (function_thread_bytes(function, out_bytes))
 		return true;
-	is_relaxed = atomic_load_explicit(&metering_captures, memory_order_relaxed) != 0;
+	is_relaxed = atomic_load_explicit(&capture_count, memory_order_relaxed) != 0;
 	if (is_relaxed)
 		before = relaxed_begin();
 	is_known = ask(function, out_bytes);

@@ -7,7 +7,9 @@
 #include "core/pace_policy.h"
 #include "core/quota.h"
 #include "core/share.h"
+#include "drv/capture.h"
 #include "drv/gpu_event.h"
+#include "drv/gpu_fence.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "hook/stream_key.h"
@@ -55,7 +57,6 @@ PROCESS_STATE(metering, state);
 
 _Atomic bool metering_on;
 _Atomic uint64_t metering_ends;
-_Atomic uint32_t metering_captures;
 
 /* What this process's meters need of the region while it is ours. */
 static struct pace_device *pace_of(struct dev dev)
@@ -147,7 +148,7 @@ static bool may_mark(CUstream stream, bool is_whole)
 {
 	CUstreamCaptureStatus status;
 
-	if (!atomic_load(&metering_captures))
+	if (!capture_any())
 		return true;
 	return !is_whole && real.cuStreamIsCapturing &&
 	       real.cuStreamIsCapturing(stream ? stream : CU_STREAM_LEGACY, &status) ==
@@ -178,9 +179,10 @@ void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind,
 
 void metering_begin_capture(void)
 {
-	bool is_shut = metering_is_on() && gate_close(CAPTURE_WAIT_NS) == 0;
+	bool is_shut = (metering_is_on() || gpu_fence_is_used()) &&
+		       gate_close(CAPTURE_WAIT_NS) == 0;
 
-	atomic_fetch_add(&metering_captures, 1);
+	capture_begin();
 	if (is_shut)
 		gate_open();
 }
@@ -260,7 +262,7 @@ static void mark_tails(struct meter *meter, int64_t now_ns)
 	unsigned n;
 
 	/* An event of a whole context would invalidate a capture, and one in a stream may be in it. */
-	if (atomic_load(&metering_captures) || !turn_take(&state.s.marking, NSEC_PER_MSEC))
+	if (capture_any() || !turn_take(&state.s.marking, NSEC_PER_MSEC))
 		return;
 	n = marker_tails(meter, NULL, now_ns - TAIL_AGE_NS, lanes, TAILS);
 	for (unsigned i = 0; i < n; i++) {
@@ -415,15 +417,6 @@ int64_t metering_tick(void)
 		mark_tails(meter, now_ns);
 	}
 	return is_metered && now_ns - state.s.passed_ns < BUSY_NS ? TICK_NS : QUIET_NS;
-}
-
-void metering_end_capture(void)
-{
-	uint32_t count = atomic_load(&metering_captures);
-
-	while (count > 0)
-		if (atomic_compare_exchange_weak(&metering_captures, &count, count - 1))
-			break;
 }
 
 const uint32_t *metering_word(void)

@@ -75,13 +75,7 @@ void metering_end_context(CUcontext ctx);
 extern _Atomic uint64_t metering_ends __attribute__((visibility("hidden")));
 
 /*
- * Before the driver begins a capture: it counts, and whoever has put an event into a stream meanwhile is
- * done with it. The calling thread is outside the gate.
+ * Before the driver begins a capture: it counts (drv/capture.h), and whoever has put an event into a stream
+ * meanwhile is done with it. The calling thread is outside the gate.
  */
 void metering_begin_capture(void);
-
-/* One capture less; never below none. */
-void metering_end_capture(void);
-
-/* Captures that began and did not end, as far as is known. */
-extern _Atomic uint32_t metering_captures __attribute__((visibility("hidden")));

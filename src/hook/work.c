@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "core/gate.h"
 #include "core/quota.h"
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_event.h"
 #include "drv/real.h"
@@ -213,7 +214,7 @@ bool work_is_captured(CUstream stream, bool is_per_thread)
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUstream asked = stream;
 
-	if (!atomic_load_explicit(&metering_captures, memory_order_relaxed))
+	if (!atomic_load_explicit(&capture_count, memory_order_relaxed))
 		return false;
 	if (!asked)
 		asked = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -228,7 +229,7 @@ static void mark_own(struct work *w, int64_t now_ns)
 	struct lane *lanes[TAILS];
 	unsigned n;
 
-	if (atomic_load(&metering_captures))
+	if (capture_any())
 		return;
 	n = marker_tails(w->meter, w->thread, now_ns, lanes, TAILS);
 	for (unsigned i = 0; i < n; i++) {
@@ -289,7 +290,7 @@ static void obey_monitor(void)
 /* A marker at one end of a launch. */
 static void mark(struct work *w, enum meter_kind kind, struct means_entry *entry)
 {
-	bool is_whole = !atomic_load(&metering_captures) && real.cuCtxRecordEvent &&
+	bool is_whole = !capture_any() && real.cuCtxRecordEvent &&
 			meter_is_single(w->meter, w->lane);
 
 	metering_mark(w->meter, w->lane, kind, w->call.stream, w->context, entry, true, is_whole);
@@ -305,7 +306,7 @@ static inline bool go_again(struct work *w, const struct work_call *call)
 	    t->last.work.call.kind != call->kind || t->last.work.call.stream != call->stream ||
 	    t->last.work.call.is_per_thread != call->is_per_thread || !t->last.work.meter ||
 	    t->last.ends != atomic_load_explicit(&metering_ends, memory_order_acquire) ||
-	    atomic_load_explicit(&metering_captures, memory_order_relaxed) ||
+	    atomic_load_explicit(&capture_count, memory_order_relaxed) ||
 	    t->last.work.lane->wants_pair ||
 	    (function_any() && !function_is_settled(call->function)))
 		return false;

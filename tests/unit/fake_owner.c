@@ -1,6 +1,7 @@
 #include "fake_owner.h"
 
 #include "check.h"
+#include "core/bo_check.h"
 
 #include <errno.h>
 
@@ -210,6 +211,18 @@ static const struct bo_ops ops = {
 	.destroy = owner_destroy,
 };
 
+static void on_change(const struct bo_device *device)
+{
+	struct owner *owner = device->owner;
+	const char *wrong = bo_check(device);
+
+	if (!wrong)
+		return;
+	pthread_mutex_lock(&owner->mutex);
+	expect(owner, false, wrong);
+	pthread_mutex_unlock(&owner->mutex);
+}
+
 void owner_begin(struct owner *owner)
 {
 	memset(owner, 0, sizeof(*owner));
@@ -221,6 +234,7 @@ void owner_begin(struct owner *owner)
 	owner->evict_to[BO_SYSTEM] = &owner_in[BO_SYSTEM];
 	owner->fail_rc = -ENOMEM;
 	bo_device_init(&owner->device, &ops, owner);
+	owner->device.on_change = on_change;
 }
 
 void owner_end(struct owner *owner)

@@ -1,0 +1,270 @@
+#include "drv/gpu_bo.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "core/gate.h"
+#include "drv/epoch.h"
+#include "drv/gpu_fence.h"
+#include "drv/gpu_move.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { FRESH_STEPS = 16 };
+
+static const struct gpu_bo_setup usual = {
+	.still = GPU_STILL_MOVE_WAITS,
+	.copy_ns = 10 * NSEC_PER_SEC,
+	.keep_bytes = UINT64_C(256) << 20,
+};
+
+struct gpu_bo {
+	struct cuda_ord ord; /* constant */
+	struct gpu_bo_setup setup; /* constant */
+	struct gpu_store store;
+	struct gpu_access access;
+	_Atomic bool is_held, is_shared, is_lost; /* atomic */
+	struct gpu_move move; /* who has all stand still */
+};
+
+struct gpu_bo_state {
+	pthread_mutex_t mutex; /* orders gpu_bo_open(); zero is an unlocked one */
+	struct gpu_bo *_Atomic devices[GPU_VMM_DEVICES];
+};
+PROCESS_STATE(gpu_bo_state, state);
+
+void gpu_bo_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
+		       struct gpu_bo **out_owner)
+{
+	struct gpu_bo *o;
+	int rc;
+
+	if (!GATE_CALL(gpu_vmm_is_there(ord)))
+		return -ENOTSUP;
+	o = calloc(1, sizeof(*o));
+	if (!o)
+		return -ENOMEM;
+	o->ord = ord;
+	o->setup = *setup;
+	gpu_access_init(&o->access, ord);
+	gpu_store_init(&o->store, ord, setup->keep_bytes);
+	rc = GATE_CALL(gpu_move_init(&o->move, ord, &o->access, GPU_BO_MOST_BYTES, setup->copy_ns));
+	if (rc < 0)
+		free(o);
+	else
+		*out_owner = o;
+	return rc;
+}
+
+int gpu_bo_open(struct cuda_ord ord, const struct gpu_bo_setup *setup, struct gpu_bo **out_owner)
+{
+	struct gpu_bo *o = NULL;
+	int rc = 0;
+
+	if (ord.v < 0 || ord.v >= GPU_VMM_DEVICES)
+		return -ENOTSUP;
+	pthread_mutex_lock(&state.s.mutex);
+	o = atomic_load(&state.s.devices[ord.v]);
+	if (!o)
+		rc = open_device(ord, setup ? setup : &usual, &o);
+	if (rc == 0)
+		atomic_store(&state.s.devices[ord.v], o);
+	pthread_mutex_unlock(&state.s.mutex);
+	if (rc == 0)
+		*out_owner = o;
+	return rc;
+}
+
+bool gpu_bo_has_gtt(struct gpu_bo *owner)
+{
+	return owner->store.has_host && !atomic_load(&owner->is_shared);
+}
+
+/* Host memory that an object has already is the same where it is mapped and where it is not. */
+static bool is_same_memory(const struct bo *bo, enum bo_place place)
+{
+	return (bo->place == BO_GTT && place == BO_SYSTEM) ||
+	       (bo->place == BO_SYSTEM && place == BO_GTT);
+}
+
+static int alloc(void *owner, const struct bo *bo, enum bo_place place,
+		 struct bo_memory *out_memory)
+{
+	struct gpu_bo *o = owner;
+	struct gpu_chunk *chunk;
+	int rc;
+
+	if (place == BO_NONE || place >= BO_PLACES || bo->bytes > GPU_BO_MOST_BYTES)
+		return -EINVAL;
+	if (place == BO_GTT && !gpu_bo_has_gtt(o))
+		return -ENOSPC;
+	if (is_same_memory(bo, place)) {
+		chunk = (struct gpu_chunk *)(uintptr_t)bo->memory.handle;
+		gpu_store_share(chunk);
+	} else {
+		rc = gpu_store_take(&o->store, place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST,
+				    bo->bytes, &chunk);
+		if (rc < 0)
+			return rc == -ENOMEM ? -ENOSPC : rc;
+	}
+	*out_memory = (struct bo_memory){ (uint64_t)(uintptr_t)chunk, chunk->bytes };
+	return 0;
+}
+
+static void free_memory(void *owner, enum bo_place place, struct bo_memory memory)
+{
+	struct gpu_bo *o = owner;
+
+	(void)place;
+	gpu_store_give(&o->store, (struct gpu_chunk *)(uintptr_t)memory.handle);
+}
+
+/* Maps memory where nothing is, or takes away what is there: no work uses the addresses. */
+static void place(struct gpu_bo *o, struct bo_move *moves, unsigned count)
+{
+	struct gpu_remap steps[FRESH_STEPS];
+	uint32_t was_in = gate_enter();
+	unsigned n;
+
+	for (unsigned i = 0; i < count; i++)
+		gpu_remap_init(&steps[i], &moves[i]);
+	for (unsigned i = 0; i < count; i += n) {
+		n = 1;
+		if (steps[i].was_there) {
+			steps[i].rc = gpu_remap_clear(&steps[i]);
+		} else if (steps[i].is_there) {
+			n = gpu_remap_run(&steps[i], count - i);
+			gpu_remap_place(&o->access, &steps[i], n);
+		}
+	}
+	gate_leave(was_in);
+	for (unsigned i = 0; i < count; i++)
+		moves[i].rc = steps[i].rc;
+}
+
+static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
+{
+	unsigned lost;
+	int rc = gpu_still_begin(&o->setup.still);
+
+	if (rc < 0) {
+		for (unsigned i = 0; i < count; i++)
+			moves[i].rc = rc;
+		return;
+	}
+	lost = gpu_move_run(&o->move, moves, count);
+	gpu_still_end();
+	if (lost && !atomic_exchange(&o->is_lost, true))
+		log_error("device %d: memory that was moved could neither be mapped where it is nor "
+			  "where it was: it is lost to this process",
+			  o->ord.v);
+}
+
+static bool is_exchange(const struct bo_move *move)
+{
+	return move->from_place != BO_NONE && move->to_place != BO_NONE;
+}
+
+static void move(void *owner, struct bo_move *moves, unsigned count)
+{
+	unsigned n;
+
+	for (unsigned i = 0; i < count; i += n) {
+		bool is = is_exchange(&moves[i]);
+
+		for (n = 1; i + n < count && is_exchange(&moves[i + n]) == is; n++)
+			if (!is && n == FRESH_STEPS)
+				break;
+		if (is)
+			exchange(owner, &moves[i], n);
+		else
+			place(owner, &moves[i], n);
+	}
+}
+
+static bool is_done(void *owner, uint64_t fence)
+{
+	(void)owner;
+	return epoch_is_done(fence);
+}
+
+static int wait_for(void *owner, uint64_t fence, int64_t until_ns)
+{
+	(void)owner;
+	return epoch_wait(fence, until_ns);
+}
+
+static const struct bo_want in_gtt[] = { { .place = BO_GTT } };
+static const struct bo_want in_system[] = { { .place = BO_SYSTEM } };
+static const struct bo_placement gtt = { in_gtt, 1 }, host = { in_system, 1 };
+
+static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
+{
+	struct gpu_bo *o = owner;
+
+	(void)bo;
+	return atomic_load(&o->is_held) || (place == BO_VRAM && gpu_bo_has_gtt(o));
+}
+
+static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enum bo_place place)
+{
+	struct gpu_bo *o = owner;
+
+	(void)bo;
+	(void)place;
+	return atomic_load(&o->is_held) ? &host : &gtt;
+}
+
+const struct bo_ops gpu_bo_ops = {
+	.alloc = alloc,
+	.free = free_memory,
+	.move = move,
+	.is_done = is_done,
+	.wait = wait_for,
+	.is_valuable = is_valuable,
+	.evict_to = evict_to,
+};
+
+int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer)
+{
+	struct gpu_access *access = &owner->access;
+	int rc = 0;
+
+	pthread_mutex_lock(&access->mutex);
+	for (unsigned i = 0; i < access->count && rc == 0; i++)
+		rc = access->ords[i].v == peer.v ? -EALREADY : 0;
+	if (rc == 0 && access->count == GPU_VMM_DEVICES)
+		rc = -ENOSPC;
+	if (rc == 0)
+		access->ords[access->count++] = peer;
+	pthread_mutex_unlock(&access->mutex);
+	atomic_store(&owner->is_shared, true);
+	return rc == -EALREADY ? 0 : rc;
+}
+
+int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes)
+{
+	return gpu_access_allow(&owner->access, addr, bytes);
+}
+
+void gpu_bo_set_held(struct gpu_bo *owner, bool is_held)
+{
+	atomic_store(&owner->is_held, is_held);
+}
+
+bool gpu_bo_is_lost(const struct gpu_bo *owner)
+{
+	return atomic_load(&owner->is_lost);
+}
+
+void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes)
+{
+	gpu_store_trim(&owner->store, keep_bytes);
+}

@@ -1,0 +1,71 @@
+/*
+ * The driver's side of buffer objects (core/bo.h) on one device: what their memory is, and how it is
+ * exchanged.
+ *
+ * BO_VRAM is the device's memory. BO_GTT and BO_SYSTEM are the same host memory, which is mapped at
+ * the object's address or is not: between them nothing is copied. Where the driver has no host
+ * memory that a device can map there is no BO_GTT, and BO_SYSTEM is pages of the process.
+ *
+ * An exchange takes place while all stands still (drv/gpu_still.h): bytes are copied on streams of
+ * ours through an alias mapping, then the mappings change, and the old memory is kept until that
+ * has succeeded. What fails is undone; an object for which that fails too is lost to the process,
+ * which is said in one line. -EBUSY and -EAGAIN: not now.
+ *
+ * Thread safe. Fresh memory, and what goes to BO_NONE, waits at the gate like any call of the
+ * program's; an exchange never does, since who wants to move may hold what another waits for.
+ */
+#pragma once
+
+#include "core/bo.h"
+#include "core/device.h"
+#include "drv/gpu_still.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* No object is larger. */
+#define GPU_BO_MOST_BYTES (UINT64_C(1) << 30)
+
+struct gpu_bo; /* the objects of one device: the owner of core/bo.h */
+
+struct gpu_bo_setup {
+	struct gpu_still_waits still; /* of a move */
+	int64_t copy_ns;              /* that the copies of one move may take */
+	uint64_t keep_bytes;          /* of freed host memory that stays at hand */
+};
+
+/* Starts: fork children begin with nothing. */
+void gpu_bo_init(void);
+
+/*
+ * Opens a device for objects; `setup` NULL: what a program gets. Once for a device: later calls give
+ * the same. 0 with *out_owner; -ENOTSUP where driver or device have not what it needs; -ENOMEM.
+ */
+int gpu_bo_open(struct cuda_ord ord, const struct gpu_bo_setup *setup, struct gpu_bo **out_owner);
+
+/* For bo_device_init(), with an owner of gpu_bo_open(). Its fences are epochs (drv/epoch.h). */
+extern const struct bo_ops gpu_bo_ops __attribute__((visibility("hidden")));
+
+/* False where nothing can lie in BO_GTT: no such host memory, or another device has access. */
+bool gpu_bo_has_gtt(struct gpu_bo *owner);
+
+/*
+ * From now on the peer too reaches what is mapped, and nothing can lie in BO_GTT any more. What is
+ * mapped already: gpu_bo_allow().
+ */
+int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer);
+
+/* Lets the device and its peers reach all that is mapped in [addr, addr + bytes), without holes. */
+int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes);
+
+/*
+ * The program's work is held until this says otherwise: objects may lie where it does not reach them.
+ * evict_to of gpu_bo_ops names BO_SYSTEM then.
+ */
+void gpu_bo_set_held(struct gpu_bo *owner, bool is_held);
+
+/* True when an object was lost. */
+bool gpu_bo_is_lost(const struct gpu_bo *owner);
+
+/* Gives back host memory at hand, down to keep_bytes of it. The worker, now and then. */
+void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes);

@@ -1,0 +1,113 @@
+#include "drv/gpu_copy.h"
+
+#include "base/clock.h"
+#include "drv/gpu_fence.h"
+#include "drv/real.h"
+#include "drv/status.h"
+
+#include <errno.h>
+
+#define NAP_NS (20 * NSEC_PER_USEC)
+
+static bool has_calls(void)
+{
+	return real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2 && real.cuStreamCreate &&
+	       real.cuStreamQuery && real.cuMemcpyAsync && real.cuMemcpyDtoHAsync_v2 &&
+	       real.cuMemcpyHtoDAsync_v2;
+}
+
+static int make_streams(struct gpu_copy *copy)
+{
+	int rc = 0;
+
+	for (int i = 0; i < GPU_COPY_WAYS && rc == 0; i++) {
+		if (copy->streams[i])
+			continue;
+		rc = status_errno(real.cuStreamCreate(&copy->streams[i], CU_STREAM_NON_BLOCKING));
+		if (rc == 0)
+			gpu_fence_add_stream(copy->ctx, copy->streams[i], CU_STREAM_NON_BLOCKING);
+		else
+			copy->streams[i] = NULL;
+	}
+	return rc;
+}
+
+/* Those of another context are gone with it, or stay there unused. */
+static int find_context(struct gpu_copy *copy)
+{
+	uint64_t serial = 0;
+	CUcontext ctx = gpu_fence_context(copy->ord, &serial);
+
+	if (!ctx)
+		return -EAGAIN;
+	if (copy->serial != serial)
+		*copy = (struct gpu_copy){ .ord = copy->ord, .ctx = ctx, .serial = serial };
+	return 0;
+}
+
+int gpu_copy_begin(struct gpu_copy *copy)
+{
+	int rc = has_calls() ? find_context(copy) : -ENOTSUP;
+
+	if (rc == 0)
+		rc = status_errno(real.cuCtxPushCurrent_v2(copy->ctx));
+	if (rc < 0)
+		return rc;
+	rc = make_streams(copy);
+	if (rc < 0)
+		gpu_copy_end(copy);
+	return rc;
+}
+
+int gpu_copy_start(struct gpu_copy *copy, enum gpu_copy_way way, uint64_t to, uint64_t from,
+		   void *pages, uint64_t bytes)
+{
+	CUstream stream = copy->streams[way];
+	CUresult res;
+
+	if (!pages)
+		res = real.cuMemcpyAsync(to, from, bytes, stream);
+	else if (way == GPU_COPY_OUT)
+		res = real.cuMemcpyDtoHAsync_v2(pages, from, bytes, stream);
+	else
+		res = real.cuMemcpyHtoDAsync_v2(to, pages, bytes, stream);
+	return status_errno(res);
+}
+
+/* 0, -EAGAIN while it runs, -ENODEV. An answer that says nothing of the work is asked for again. */
+static int ask(CUstream stream)
+{
+	CUresult res = real.cuStreamQuery(stream);
+
+	if (res == CUDA_SUCCESS)
+		return 0;
+	return status_is_sticky(res) ? -ENODEV : -EAGAIN;
+}
+
+int gpu_copy_wait(struct gpu_copy *copy, int64_t until_ns)
+{
+	int rc = 0;
+
+	for (int i = 0; i < GPU_COPY_WAYS && rc == 0; i++) {
+		while ((rc = ask(copy->streams[i])) == -EAGAIN && clock_now_ns() < until_ns)
+			clock_sleep_ns(NAP_NS);
+	}
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+void gpu_copy_end(struct gpu_copy *copy)
+{
+	CUcontext popped;
+
+	(void)copy;
+	real.cuCtxPopCurrent_v2(&popped);
+}
+
+bool gpu_copy_is_over(struct gpu_copy *copy)
+{
+	uint64_t serial = 0;
+
+	if (!copy->ctx || !gpu_fence_context(copy->ord, &serial) || serial != copy->serial)
+		return true;
+	return gpu_copy_wait(copy, 0) != -EBUSY;
+}

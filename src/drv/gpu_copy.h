@@ -1,0 +1,44 @@
+/*
+ * Copies of whole objects, on two streams of ours in a context of the device: what leaves the device
+ * and what comes to it go at once.
+ *
+ * Of one thread at a time, which has everything stand still: no context ends meanwhile.
+ */
+#pragma once
+
+#include "abi/cuda.h"
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum gpu_copy_way { GPU_COPY_OUT, GPU_COPY_IN, GPU_COPY_WAYS };
+
+struct gpu_copy {
+	struct cuda_ord ord;
+	CUcontext ctx; /* NULL: no streams yet, or of a context that is gone */
+	uint64_t serial;
+	CUstream streams[GPU_COPY_WAYS];
+};
+
+/* Has streams in a living context, and that context current. 0; -EAGAIN without a context. */
+int gpu_copy_begin(struct gpu_copy *copy);
+
+/*
+ * Starts one. Each side is an address that the device reaches; or `pages` of the process stand for
+ * the side that is not the device's, and then it returns when it is done.
+ */
+int gpu_copy_start(struct gpu_copy *copy, enum gpu_copy_way way, uint64_t to, uint64_t from,
+		   void *pages, uint64_t bytes);
+
+/*
+ * Waits until all that were started are done: 0, -EBUSY at until_ns, -ENODEV when the context has
+ * failed, so that they are over but not done.
+ */
+int gpu_copy_wait(struct gpu_copy *copy, int64_t until_ns);
+
+/* The context is current no longer. */
+void gpu_copy_end(struct gpu_copy *copy);
+
+/* True when nothing that was started is under way, or its context is gone. */
+bool gpu_copy_is_over(struct gpu_copy *copy);

@@ -1,0 +1,102 @@
+#include "drv/gpu_still.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/sys.h"
+#include "core/gate.h"
+#include "drv/capture.h"
+#include "drv/gpu_fence.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#define NAP_NS (20 * NSEC_PER_USEC)
+
+struct gpu_still {
+	_Atomic unsigned tid; /* who has it, 0: nobody; written by who has shut the gate */
+	unsigned depth;       /* the holder's */
+};
+PROCESS_STATE(gpu_still, state);
+
+void gpu_still_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+bool gpu_still_is_mine(void)
+{
+	return atomic_load_explicit(&state.s.tid, memory_order_relaxed) == (unsigned)sys_gettid();
+}
+
+/* Shuts the gate, which another mover may have for a moment. */
+static int shut(int64_t until_ns)
+{
+	int64_t left_ns;
+	int rc;
+
+	for (;;) {
+		left_ns = until_ns - clock_now_ns();
+		rc = gate_close(left_ns > 0 ? left_ns : 0);
+		if (rc != -EBUSY)
+			return rc == -ETIMEDOUT ? -EBUSY : rc;
+		if (left_ns <= 0)
+			return -EBUSY;
+		clock_sleep_ns(NSEC_PER_MSEC);
+	}
+}
+
+/* The gate is shut. */
+static int wait_for_work(int64_t until_ns)
+{
+	struct gpu_fence fence = { NULL };
+	int rc;
+
+	for (;;) {
+		rc = gpu_fence_record(&fence);
+		if (rc != -EAGAIN || capture_any() || clock_now_ns() >= until_ns)
+			break;
+		clock_sleep_ns(NAP_NS);
+	}
+	if (rc < 0)
+		return rc;
+	while (gpu_fence_poll(&fence) < 0) {
+		if (clock_now_ns() >= until_ns) {
+			gpu_fence_end(&fence);
+			return -EBUSY;
+		}
+		clock_sleep_ns(NAP_NS);
+	}
+	return 0;
+}
+
+int gpu_still_begin(const struct gpu_still_waits *waits)
+{
+	int rc;
+
+	if (gpu_still_is_mine()) {
+		state.s.depth++;
+		return 0;
+	}
+	if (capture_any())
+		return -EAGAIN;
+	rc = shut(clock_now_ns() + waits->shut_ns);
+	if (rc < 0)
+		return rc;
+	/* Who begins one from now on waits at the gate. */
+	rc = capture_any() ? -EAGAIN : wait_for_work(clock_now_ns() + waits->done_ns);
+	if (rc < 0) {
+		gate_open();
+		return rc;
+	}
+	state.s.depth = 1;
+	atomic_store_explicit(&state.s.tid, (unsigned)sys_gettid(), memory_order_relaxed);
+	return 0;
+}
+
+void gpu_still_end(void)
+{
+	if (!gpu_still_is_mine() || --state.s.depth > 0)
+		return;
+	atomic_store_explicit(&state.s.tid, 0, memory_order_relaxed);
+	gate_open();
+}

@@ -1,8 +1,9 @@
 /*
  * Memory behind addresses: one buffer object, or several side by side, that begin and end together.
  *
- * The charge follows the memory: what lies in device memory is charged as data from before the
- * driver is asked for it until after the driver has it back, wherever an object goes meanwhile.
+ * The charge is for as long as there is a backing, wherever its bytes lie: what may be had again on
+ * the device stays the process's. Where they lie is counted besides (shm/residency.h): on a card up
+ * to what the tenant keeps there, in host memory up to what it may have of that.
  *
  * Thread safe; calls the driver, so the caller holds no lock.
  */
@@ -13,20 +14,31 @@
 
 #include <stdatomic.h>
 
-/* The buffer objects of one device, with the charges put between them and their owner. */
+/* What bounds where memory lies. Constant, but for the region's words. */
+struct backing_bounds {
+	struct ration_region *own;
+	unsigned slot;                /* this process's in it */
+	bool may_spill;               /* what has no room on the card may lie in host memory */
+	uint64_t host_default_bytes;  /* the bound where the region says none; 0: there is none */
+};
+
+/* The buffer objects of one device, with charges and bounds between them and their owner. */
 struct backing_device {
 	struct bo_device bo;
 	/* constant after backing_init() */
 	struct dev dev;
+	struct backing_bounds bounds;
 	struct bo_ops ops;          /* ours, which call those below */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
-	_Atomic uint64_t ended; /* buffer objects so far, atomic */
+	/* atomic */
+	_Atomic bool is_held;    /* the program's work is: all may go */
+	_Atomic uint64_t ended;  /* buffer objects so far */
 };
 
-/* `below` and `owner` are kept. Objects are moved by what is called below, and stay where it says so. */
-void backing_init(struct backing_device *device, struct dev dev, const struct bo_ops *below,
-		  void *owner);
+/* `below`, `owner` and what the bounds name are kept. */
+void backing_init(struct backing_device *device, struct dev dev,
+		  const struct backing_bounds *bounds, const struct bo_ops *below, void *owner);
 
 struct backing;
 
@@ -45,9 +57,9 @@ struct backing {
 };
 
 /*
- * Gives [addr, addr + bytes) device memory; both are multiples of blocks. 0 with *out_backing,
- * -EDQUOT when the limit says no, -ENOMEM when there is none, or what the driver's side said. `end`
- * is called once after a success, and never after an error.
+ * Gives [addr, addr + bytes) memory; both are multiples of blocks. 0 with *out_backing, -EDQUOT when
+ * the limit says no, -ENOMEM when there is none, or what the driver's side said. `end` is called
+ * once after a success, and never after an error.
  */
 int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
 		 void *arg, struct backing **out_backing);
@@ -59,8 +71,8 @@ void backing_close(struct backing *backing, uint64_t fence);
 bool backing_reap(struct backing_device *device);
 
 /*
- * Keeps what is behind [addr, addr + bytes) where it is, counted. It lies in the backing. 0 or
- * -EBUSY when it is being moved for too long.
+ * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. 0,
+ * -ENOMEM when it is elsewhere and there is no room, -EBUSY when it is being moved for too long.
  */
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes);
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes);

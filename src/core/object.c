@@ -53,7 +53,8 @@ bool object_is_ours(uint64_t addr)
 	return device_at(addr) != NULL;
 }
 
-static int open_device(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes)
+static int open_device(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes,
+		       const struct backing_bounds *bounds)
 {
 	struct object_device *d = calloc(1, sizeof(*d));
 	int rc;
@@ -72,12 +73,13 @@ static int open_device(struct dev dev, const struct object_ops *ops, void *owner
 	pthread_mutex_init(&d->mutex, NULL);
 	range_init(&d->addresses, d->start, bytes);
 	LIST_INIT(&d->spaces);
-	backing_init(&d->backing, dev, ops->bo, owner);
+	backing_init(&d->backing, dev, bounds, ops->bo, owner);
 	atomic_store_explicit(&state.s.devices[dev.v], d, memory_order_release);
 	return 0;
 }
 
-int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes)
+int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes,
+		const struct backing_bounds *bounds)
 {
 	int rc;
 
@@ -85,7 +87,7 @@ int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint6
 		return 0;
 	pthread_mutex_lock(&state.s.mutex);
 	if (!device_of(dev) && !state.s.error[dev.v])
-		state.s.error[dev.v] = open_device(dev, ops, owner, bytes);
+		state.s.error[dev.v] = open_device(dev, ops, owner, bytes, bounds);
 	rc = state.s.error[dev.v];
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;

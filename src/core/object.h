@@ -12,8 +12,7 @@
  */
 #pragma once
 
-#include "core/bo.h"
-#include "core/device.h"
+#include "core/backing.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,10 +35,11 @@ struct object_ops {
 void object_init(void);
 
 /*
- * Opens the device for objects, with so many bytes of addresses; `ops` and `owner` are kept. Once;
- * later calls answer as the first: 0, or why there are none on this device.
+ * Opens the device for objects, with so many bytes of addresses; what is given is kept, but for the
+ * bounds, which are copied. Later calls answer as the first: 0, or why there are none on this device.
  */
-int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes);
+int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes,
+		const struct backing_bounds *bounds);
 
 /*
  * Memory of `bytes`, more than none, in context `ctx` of an open device. 0 with its address; -EDQUOT

@@ -1,5 +1,6 @@
 #include "hook/movable.h"
 
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
@@ -23,20 +24,24 @@ enum served { SERVED_UNKNOWN, SERVED, NOT_SERVED };
 
 struct movable_state {
 	/* constant after movable_start() */
-	const struct region *region;
+	struct ration_region *own;
+	bool may_spill;
 	_Atomic bool is_on;
 	_Atomic uint8_t served[RATION_DEVICES]; /* enum served; atomic */
 };
 PROCESS_STATE(movable_state, state);
 
-void movable_start(const struct region *region)
+void movable_start(struct region *region)
 {
-	if (!(region->own->flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
+	uint32_t flags = region->own->flags;
+
+	if (!(flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
 		return;
 	process_wipe_on_fork(&state, sizeof(state));
 	gpu_object_init();
 	object_init();
-	state.s.region = region;
+	state.s.own = region->own;
+	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
 	atomic_store(&state.s.is_on, true);
 }
 
@@ -47,7 +52,7 @@ bool movable_is_on(void)
 
 static uint64_t addresses_for(struct dev dev)
 {
-	uint64_t physical_bytes = state.s.region->own->devices[dev.v].physical_bytes;
+	uint64_t physical_bytes = state.s.own->devices[dev.v].physical_bytes;
 	uint64_t limit_bytes = quota_limit(dev);
 	uint64_t bytes = physical_bytes > limit_bytes ? physical_bytes : limit_bytes;
 
@@ -62,14 +67,20 @@ static uint64_t addresses_for(struct dev dev)
 /* As many addresses as can be had. */
 static int open_device(struct dev dev)
 {
+	const struct backing_bounds bounds = {
+		.own = state.s.own,
+		.slot = quota_slot(),
+		.may_spill = state.s.may_spill,
+		.host_default_bytes = host_memory_default_bytes(),
+	};
+	struct gpu_bo *owner;
 	struct cuda_ord ord;
-	void *owner = device_ordinal(dev, &ord) ? gpu_object_owner(ord) : NULL;
-	int rc = -ENOTSUP;
+	int rc = device_ordinal(dev, &ord) ? gpu_bo_open(ord, NULL, &owner) : -ENOTSUP;
 
-	if (!owner)
+	if (rc < 0)
 		return rc;
 	for (uint64_t bytes = addresses_for(dev); bytes >= ADDRESSES_LEAST / 4; bytes /= 2) {
-		rc = object_open(dev, &gpu_object_ops, owner, bytes);
+		rc = object_open(dev, &gpu_object_ops, owner, bytes, &bounds);
 		if (rc != -ENOMEM)
 			break;
 	}

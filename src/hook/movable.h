@@ -8,7 +8,7 @@
 #include "hook/enter.h"
 
 /* Says whether the tenant is movable, with the start of a member. The region is kept. */
-void movable_start(const struct region *region);
+void movable_start(struct region *region);
 
 /* True when linear memory of this process is of objects. One load. */
 bool movable_is_on(void);

@@ -167,7 +167,9 @@ class Place:
             return struct.unpack(fmt, f.read(struct.calcsize(fmt)))
 
     def charged(self, dev=0):
-        """The tenant's sum on a device."""
+        """The tenant's sum on a device, when what is kept at hand for a moment has gone back."""
+        if MOVABLE:
+            time.sleep(0.5)
         return self.words(OWN + OWN_ACCOUNTS + 64 * dev, "Q")[0]
 
     def set_limit(self, limit_bytes, dev=0):

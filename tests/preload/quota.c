@@ -97,7 +97,7 @@ static void failed(int argc, char **argv)
 		OK(take(&piece, kinds[k], 10 * MIB));
 		before = client_charged(0);
 		for (CUresult res = give(&piece); res != CUDA_SUCCESS; res = give(&piece))
-			CHECK(client_charged(0) == before);
+			CHARGED_IS(0, before);
 		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	}
 	OK(cuModuleLoadData(&module, CLIENT_MODULE));
@@ -307,8 +307,8 @@ static void other_device(int argc, char **argv)
 
 		OK(cuCtxSetCurrent(ctx[on]));
 		OK(cuMemAlloc_v2(&p, 8 * MIB));
-		SAME(client_charged(on), CLIENT_CONTEXT_BYTES + 8 * MIB);
-		SAME(client_charged(!on), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(on, CLIENT_CONTEXT_BYTES + 8 * MIB);
+		CHARGED_IS(!on, CLIENT_CONTEXT_BYTES);
 		OK(cuCtxSetCurrent(ctx[!on]));
 		OK(cuMemFree_v2(p));
 		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);

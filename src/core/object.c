@@ -544,6 +544,7 @@ uint64_t object_idle_bytes(struct dev dev)
 
 	if (!d)
 		return 0;
+	poll_small(d, ask_done(d));
 	pthread_mutex_lock(&d->mutex);
 	bytes = d->ending_bytes + object_small_idle_bytes(d);
 	pthread_mutex_unlock(&d->mutex);

@@ -37,10 +37,10 @@ struct context {
 	struct cuda_ord ord;
 	uint64_t serial;
 	bool is_primary;
-	bool is_ending;                          /* the driver may be at it */
+	bool is_ending;  /* the driver may be at it */
 	CUstream keeper; /* of ours, before 12.5: waits for what streams did that are gone */
-	LIST_HEAD(, stream) streams;             /* non-blocking ones, where events are put into each */
-	LIST_HEAD(, gpu_fence_event) events;     /* all of it */
+	LIST_HEAD(, stream) streams;         /* non-blocking ones, where events are put into each */
+	LIST_HEAD(, gpu_fence_event) events; /* all of it */
 	SLIST_HEAD(, gpu_fence_event) free_ones; /* of these */
 	LIST_ENTRY(context) link;
 };

@@ -38,6 +38,9 @@ PROCESS_STATE(gpu_bo_state, state);
 void gpu_bo_init(void)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	gpu_fence_init();
+	gpu_still_init();
+	epoch_init();
 }
 
 static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,

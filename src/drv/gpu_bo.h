@@ -34,7 +34,7 @@ struct gpu_bo_setup {
 	uint64_t keep_bytes;          /* of host memory that no object has any more */
 };
 
-/* Starts: fork children begin with nothing. */
+/* Starts, with fences and epochs, before there is a context: fork children begin with nothing. */
 void gpu_bo_init(void);
 
 /*

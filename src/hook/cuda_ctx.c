@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/local.h"
 #include "drv/gpu_cuda.h"
+#include "drv/gpu_fence.h"
 #include "hook/gated.h"
 #include "hook/making.h"
 #include "hook/metering.h"
@@ -56,6 +57,8 @@ static CUresult create_implausible(create_fn *call, const struct create *c)
 	CUresult res = GATE_CALL(call(c));
 	struct dev dev;
 
+	if (res == CUDA_SUCCESS)
+		gpu_fence_add_context(*c->out_ctx, (struct cuda_ord){ c->ord }, false);
 	if (res == CUDA_SUCCESS && enter_ordinal(c->ord, &dev) == ENTER_CHARGE)
 		charge_reconcile(dev, QUOTA_CONTEXT);
 	return res;
@@ -79,8 +82,10 @@ static CUresult create(create_fn *call, const struct create *c)
 		making_give_up(&m);
 		return res;
 	}
-	if (making_finish(&m, *c->out_ctx) == 0)
+	if (making_finish(&m, *c->out_ctx) == 0) {
+		gpu_fence_add_context(*c->out_ctx, (struct cuda_ord){ c->ord }, false);
 		return CUDA_SUCCESS;
+	}
 	charge_begin();
 	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
 	charge_over();
@@ -166,6 +171,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	bool is_known = e->context != NULL;
 	struct context_cost cost;
 
+	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS)
 		charge_drop_context(e->ctx, e->mark);
 	charge_over();
@@ -190,6 +196,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	if (!init_is_member())
 		return GATE_CALL(call(ctx));
 	metering_end_context(ctx);
+	gpu_fence_ending(ctx);
 	e.mark = track_mark();
 	charge_begin();
 	e.context = context_take(ctx, context_mark());
@@ -232,6 +239,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	e.mark = track_mark();
 	charge_begin();
 	if (context_detach(ctx, &e.context)) {
+		gpu_fence_ending(ctx);
 		e.area = local_take(ctx);
 		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
 	}
@@ -262,6 +270,7 @@ static void look_at_primary(const void *ctx, CUdevice ord)
 		return;
 	process_wipe_on_fork(&state, sizeof(state));
 	atomic_store(&state.s.primary[dev.v], ctx);
+	gpu_fence_add_context((CUcontext)(uintptr_t)ctx, (struct cuda_ord){ ord }, true);
 	charge_reconcile(dev, QUOTA_CONTEXT);
 }
 
@@ -292,6 +301,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 	process_wipe_on_fork(&state, sizeof(state));
 	atomic_store(&state.s.primary[m.dev.v], *out_ctx);
 	rc = making_finish(&m, *out_ctx);
+	if (rc == 0)
+		gpu_fence_add_context(*out_ctx, (struct cuda_ord){ ord }, true);
 	if (rc < 0) {
 		charge_begin();
 		release_primary(ord);
@@ -313,6 +324,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	unsigned primaries;
 	const void *ctx;
 	struct dev dev;
+	bool is_there;
 	CUresult res;
 
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
@@ -323,11 +335,14 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	primaries = making_primaries(dev);
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context((CUcontext)(uintptr_t)ctx);
+	gpu_fence_ending((CUcontext)(uintptr_t)ctx);
 	charge_begin();
 	area = local_take(ctx);
 	res = GATE_CALL(call(ord));
-	if (res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
-				    making_primaries(dev) == primaries)) {
+	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
+					   making_primaries(dev) == primaries);
+	gpu_fence_ended((CUcontext)(uintptr_t)ctx, !is_there);
+	if (is_there) {
 		charge_over();
 		local_put_back(area);
 		return res;

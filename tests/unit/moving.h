@@ -54,9 +54,6 @@ static inline void moving_start(const char *settings, const struct gpu_bo_setup 
 	static struct bo_ops ops;
 
 	gpu.ctx = sim_gpu_start(settings);
-	gpu_fence_init();
-	epoch_init();
-	gpu_still_init();
 	gpu_bo_init();
 	gpu_fence_add_context(gpu.ctx, ord0, true);
 	CHECK_EQ(gpu_bo_open(ord0, setup, &gpu.owner), 0);

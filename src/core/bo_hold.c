@@ -115,9 +115,10 @@ int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
 	return move_all(device, BO_VRAM, &away, ctx);
 }
 
+/* Nothing is evicted for it: what goes from one place for another would never end. */
 int bo_unhold(struct bo_device *device, struct bo_ctx *ctx)
 {
-	static const struct bo_want wants[] = { { BO_VRAM, BO_DESIRED }, { BO_GTT, BO_FALLBACK } };
+	static const struct bo_want wants[] = { { BO_VRAM, BO_DESIRED }, { BO_GTT, BO_DESIRED } };
 	static const struct bo_placement back = { wants, 2 };
 
 	return move_all(device, BO_SYSTEM, &back, ctx);

@@ -21,12 +21,12 @@ static const struct gpu_bo_setup usual = {
 };
 
 struct gpu_bo {
-	struct cuda_ord ord; /* constant */
+	struct cuda_ord ord;       /* constant */
 	struct gpu_bo_setup setup; /* constant */
 	struct gpu_store store;
 	struct gpu_access access;
 	_Atomic bool is_held, is_shared, is_lost; /* atomic */
-	struct gpu_move move; /* who has all stand still */
+	struct gpu_move move;                     /* who has all stand still */
 };
 
 struct gpu_bo_state {
@@ -38,6 +38,9 @@ PROCESS_STATE(gpu_bo_state, state);
 void gpu_bo_init(void)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	gpu_fence_init();
+	gpu_still_init();
+	epoch_init();
 }
 
 static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
@@ -162,9 +165,10 @@ static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 	lost = gpu_move_run(&o->move, moves, count);
 	gpu_still_end();
 	if (lost && !atomic_exchange(&o->is_lost, true))
-		log_error("device %d: memory that was moved could neither be mapped where it is nor "
-			  "where it was: it is lost to this process",
-			  o->ord.v);
+		log_error(
+			"device %d: memory that was moved could neither be mapped where it is nor "
+			"where it was: it is lost to this process",
+			o->ord.v);
 }
 
 static bool is_exchange(const struct bo_move *move)
@@ -267,4 +271,14 @@ bool gpu_bo_is_lost(const struct gpu_bo *owner)
 void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes)
 {
 	gpu_store_trim(&owner->store, keep_bytes);
+}
+
+void gpu_bo_tick(void)
+{
+	for (int i = 0; i < GPU_VMM_DEVICES; i++) {
+		struct gpu_bo *o = atomic_load(&state.s.devices[i]);
+
+		if (o)
+			gpu_store_tick(&o->store);
+	}
 }

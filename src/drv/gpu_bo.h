@@ -31,10 +31,10 @@ struct gpu_bo; /* the objects of one device: the owner of core/bo.h */
 struct gpu_bo_setup {
 	struct gpu_still_waits still; /* of a move */
 	int64_t copy_ns;              /* that the copies of one move may take */
-	uint64_t keep_bytes;          /* of freed host memory that stays at hand */
+	uint64_t keep_bytes;          /* of host memory that no object has any more */
 };
 
-/* Starts: fork children begin with nothing. */
+/* Starts, with fences and epochs, before there is a context: fork children begin with nothing. */
 void gpu_bo_init(void);
 
 /*
@@ -67,5 +67,8 @@ void gpu_bo_set_held(struct gpu_bo *owner, bool is_held);
 /* True when an object was lost. */
 bool gpu_bo_is_lost(const struct gpu_bo *owner);
 
-/* Gives back host memory at hand, down to keep_bytes of it. The worker, now and then. */
+/* Gives back host memory that no object has, down to keep_bytes of it. */
 void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes);
+
+/* A round of the worker, of all devices: host memory goes back that no object has had for some. */
+void gpu_bo_tick(void);

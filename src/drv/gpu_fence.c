@@ -37,16 +37,17 @@ struct context {
 	struct cuda_ord ord;
 	uint64_t serial;
 	bool is_primary;
-	bool is_ending;                          /* the driver may be at it */
+	bool is_ending;  /* the driver may be at it */
 	CUstream keeper; /* of ours, before 12.5: waits for what streams did that are gone */
-	LIST_HEAD(, stream) streams;             /* non-blocking ones, where events are put into each */
-	LIST_HEAD(, gpu_fence_event) events;     /* all of it */
+	LIST_HEAD(, stream) streams;         /* non-blocking ones, where events are put into each */
+	LIST_HEAD(, gpu_fence_event) events; /* all of it */
 	SLIST_HEAD(, gpu_fence_event) free_ones; /* of these */
 	LIST_ENTRY(context) link;
 };
 
 struct gpu_fence_state {
 	struct turn turn;
+	_Atomic bool is_on;   /* constant after gpu_fence_init() */
 	_Atomic bool is_used; /* atomic */
 	/* the turn */
 	bool is_blind; /* something could not be noted */
@@ -58,6 +59,7 @@ PROCESS_STATE(gpu_fence_state, state);
 void gpu_fence_init(void)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	atomic_store_explicit(&state.s.is_on, true, memory_order_relaxed);
 }
 
 bool gpu_fence_is_used(void)
@@ -65,9 +67,11 @@ bool gpu_fence_is_used(void)
 	return atomic_load_explicit(&state.s.is_used, memory_order_relaxed);
 }
 
-/* Takes the turn for something that must not be missed. */
+/* Takes the turn for something that must not be missed. False too where nothing is kept. */
 static bool note(void)
 {
+	if (!atomic_load_explicit(&state.s.is_on, memory_order_relaxed))
+		return false;
 	if (turn_take(&state.s.turn, NOTE_WAIT_NS))
 		return true;
 	__atomic_store_n(&state.s.is_blind, true, __ATOMIC_RELAXED);
@@ -128,11 +132,31 @@ static void enter(CUcontext ctx, struct cuda_ord ord, bool is_primary)
 
 void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary)
 {
+	struct context *c;
+
 	if (!ctx || !note())
 		return;
-	if (!find(ctx))
+	c = find(ctx);
+	/* One that was ending is gone: the driver has given its handle to this one. */
+	if (c && c->is_ending) {
+		forget(c);
+		c = NULL;
+	}
+	if (!c)
 		enter(ctx, ord, is_primary);
 	turn_give(&state.s.turn);
+}
+
+void gpu_fence_add_primary(struct cuda_ord ord)
+{
+	CUcontext ctx;
+
+	if (!atomic_load_explicit(&state.s.is_on, memory_order_relaxed) ||
+	    !real.cuDevicePrimaryCtxRetain || !real.cuDevicePrimaryCtxRelease_v2 ||
+	    real.cuDevicePrimaryCtxRetain(&ctx, ord.v) != CUDA_SUCCESS)
+		return;
+	gpu_fence_add_context(ctx, ord, true);
+	real.cuDevicePrimaryCtxRelease_v2(ord.v);
 }
 
 void gpu_fence_ending(CUcontext ctx)
@@ -154,11 +178,16 @@ void gpu_fence_ended(CUcontext ctx, bool is_gone)
 	if (!ctx || !note())
 		return;
 	c = find(ctx);
-	if (c && is_gone)
+	if (c && c->is_ending && is_gone)
 		forget(c);
 	else if (c)
 		c->is_ending = false;
 	turn_give(&state.s.turn);
+}
+
+bool gpu_fence_wants_streams(void)
+{
+	return atomic_load_explicit(&state.s.is_on, memory_order_relaxed) && !real.cuCtxRecordEvent;
 }
 
 void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags)
@@ -166,8 +195,8 @@ void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags)
 	struct context *c;
 	struct stream *s;
 
-	/* Where a context has events of its own, or the legacy stream waits for it. */
-	if (real.cuCtxRecordEvent || !(flags & CU_STREAM_NON_BLOCKING) || !note())
+	/* For others the legacy stream waits. */
+	if (!gpu_fence_wants_streams() || !(flags & CU_STREAM_NON_BLOCKING) || !note())
 		return;
 	c = find(ctx);
 	s = c ? calloc(1, sizeof(*s)) : NULL;
@@ -278,7 +307,7 @@ void gpu_fence_drop_stream(CUstream stream)
 	struct context *c;
 	struct stream *s;
 
-	if (real.cuCtxRecordEvent || !note())
+	if (!gpu_fence_wants_streams() || !note())
 		return;
 	s = find_stream(stream, &c);
 	if (s) {

@@ -27,7 +27,10 @@ struct gpu_fence {
 	struct gpu_fence_event *events; /* those that were not seen done */
 };
 
-/* Starts: fork children begin with nothing. */
+/*
+ * Starts, before there is a context: fork children begin with nothing. Without it what is told here
+ * is not kept.
+ */
 void gpu_fence_init(void);
 
 /* True once fences were asked for in this process: a capture has to begin with the gate shut. */
@@ -36,6 +39,9 @@ bool gpu_fence_is_used(void);
 /* A context that is there from now on. Known ones may be told again, which costs little. */
 void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary);
 
+/* The device's primary context, which something else keeps alive: a green one does. */
+void gpu_fence_add_primary(struct cuda_ord ord);
+
 /*
  * The driver is asked to end the context: nothing is asked of it any more, and no fence is recorded,
  * until it is said what became of it. An unknown context is no harm.
@@ -43,7 +49,13 @@ void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary);
 void gpu_fence_ending(CUcontext ctx);
 void gpu_fence_ended(CUcontext ctx, bool is_gone);
 
-/* A stream that was created in the context; and before it is destroyed, inside the gate. */
+/* True where streams have to be told, too: the driver has no events of whole contexts. */
+bool gpu_fence_wants_streams(void);
+
+/*
+ * A stream that was created in the context, of one that is not known here too; and before it is
+ * destroyed, inside the gate.
+ */
 void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags);
 void gpu_fence_drop_stream(CUstream stream);
 

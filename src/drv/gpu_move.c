@@ -61,9 +61,7 @@ static void alias_all(struct gpu_move *m)
 			end += r->move->bo->bytes;
 		}
 	}
-	rc = end > m->alias ?
-		     gpu_vmm_allow(m->alias, end - m->alias, &m->copy.ord, 1) :
-		     0;
+	rc = end > m->alias ? gpu_vmm_allow(m->alias, end - m->alias, &m->copy.ord, 1) : 0;
 	for (unsigned i = 0; i < m->count && rc < 0; i++)
 		if (m->steps[i].alias)
 			m->steps[i].rc = rc;

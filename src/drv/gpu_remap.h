@@ -32,7 +32,7 @@ enum gpu_remap_state { GPU_REMAP_OLD, GPU_REMAP_NONE, GPU_REMAP_NEW };
 struct gpu_remap {
 	struct bo_move *move;
 	struct gpu_chunk *from, *to; /* NULL: BO_NONE */
-	bool was_there, is_there; /* mapped at its address before and after */
+	bool was_there, is_there;    /* mapped at its address before and after */
 	enum gpu_remap_state state;
 	uint64_t alias; /* where the memory that is not at its address is mapped, 0: nowhere */
 	int rc;

@@ -18,9 +18,15 @@ struct gpu_still_waits {
 };
 
 /* A move: a stall of the program that is worth it, or none. */
-#define GPU_STILL_MOVE_WAITS { .shut_ns = 50 * NSEC_PER_MSEC, .done_ns = 250 * NSEC_PER_MSEC }
+#define GPU_STILL_MOVE_WAITS                                                  \
+	{                                                                     \
+		.shut_ns = 50 * NSEC_PER_MSEC, .done_ns = 250 * NSEC_PER_MSEC \
+	}
 /* A suspension: somebody wants the device. */
-#define GPU_STILL_SUSPEND_WAITS { .shut_ns = 5 * NSEC_PER_SEC, .done_ns = 5 * NSEC_PER_SEC }
+#define GPU_STILL_SUSPEND_WAITS                                          \
+	{                                                                \
+		.shut_ns = 5 * NSEC_PER_SEC, .done_ns = 5 * NSEC_PER_SEC \
+	}
 
 /* Starts: fork children begin with nothing. */
 void gpu_still_init(void);

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+/* Handles that leave the pool at a time; rounds that one may lie in it. */
+enum { HANDLES = 32, ROUNDS = 50 };
+
 /* One block of host memory, created, mapped and allowed. */
 static bool can_map_host(struct cuda_ord ord)
 {
@@ -29,25 +32,9 @@ out_release:
 
 void gpu_store_init(struct gpu_store *store, struct cuda_ord ord, uint64_t keep_bytes)
 {
-	*store = (struct gpu_store){ .ord = ord, .keep_bytes = keep_bytes };
+	*store = (struct gpu_store){ .ord = ord };
 	store->has_host = GATE_CALL(can_map_host(ord));
-	pthread_mutex_init(&store->mutex, NULL);
-	TAILQ_INIT(&store->kept);
-}
-
-/* mutex. */
-static struct gpu_chunk *take_kept(struct gpu_store *store, uint64_t bytes)
-{
-	struct gpu_chunk *chunk;
-
-	TAILQ_FOREACH(chunk, &store->kept, link)
-		if (chunk->bytes == bytes)
-			break;
-	if (chunk) {
-		TAILQ_REMOVE(&store->kept, chunk, link);
-		store->kept_bytes -= bytes;
-	}
-	return chunk;
+	bo_pool_init(&store->host, keep_bytes);
 }
 
 /* Pages of the process, which a fork child has no use for. */
@@ -70,49 +57,33 @@ static int make(struct gpu_store *store, struct gpu_chunk *chunk)
 
 	if (chunk->kind == GPU_VMM_HOST && !store->has_host)
 		return map_pages(chunk);
+	if (chunk->kind == GPU_VMM_HOST && bo_pool_take(&store->host, chunk->bytes, &chunk->handle))
+		return 0;
 	rc = GATE_CALL(gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle));
-	if (rc != -ENOMEM)
+	if (rc != -ENOMEM || chunk->kind != GPU_VMM_HOST)
 		return rc;
-	/* What is kept may be what is missing: host memory is the same, device memory needs tables. */
+	/* What is kept, of another size, may be what is missing. */
 	gpu_store_trim(store, 0);
 	return GATE_CALL(gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle));
-}
-
-static void end(struct gpu_chunk *chunk)
-{
-	if (chunk->handle)
-		GATE_CALL(gpu_vmm_release(chunk->handle));
-	else
-		munmap(chunk->pages, chunk->bytes);
-	free(chunk);
 }
 
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
 		   struct gpu_chunk **out_chunk)
 {
-	struct gpu_chunk *chunk = NULL;
+	struct gpu_chunk *chunk = calloc(1, sizeof(*chunk));
 	int rc;
 
-	if (kind == GPU_VMM_HOST) {
-		pthread_mutex_lock(&store->mutex);
-		chunk = take_kept(store, bytes);
-		pthread_mutex_unlock(&store->mutex);
-	}
-	if (!chunk) {
-		chunk = calloc(1, sizeof(*chunk));
-		if (!chunk)
-			return -ENOMEM;
-		chunk->kind = kind;
-		chunk->bytes = bytes;
-		rc = make(store, chunk);
-		if (rc < 0) {
-			free(chunk);
-			return rc;
-		}
-	}
-	atomic_store(&chunk->users, 1);
-	*out_chunk = chunk;
-	return 0;
+	if (!chunk)
+		return -ENOMEM;
+	chunk->kind = kind;
+	chunk->bytes = bytes;
+	atomic_init(&chunk->users, 1);
+	rc = make(store, chunk);
+	if (rc < 0)
+		free(chunk);
+	else
+		*out_chunk = chunk;
+	return rc;
 }
 
 void gpu_store_share(struct gpu_chunk *chunk)
@@ -122,39 +93,36 @@ void gpu_store_share(struct gpu_chunk *chunk)
 
 void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 {
-	bool is_kept = false;
-
 	if (atomic_fetch_sub(&chunk->users, 1) > 1)
 		return;
-	if (chunk->kind == GPU_VMM_HOST) {
-		pthread_mutex_lock(&store->mutex);
-		is_kept = chunk->bytes <= store->keep_bytes - store->kept_bytes;
-		if (is_kept) {
-			TAILQ_INSERT_HEAD(&store->kept, chunk, link);
-			store->kept_bytes += chunk->bytes;
-		}
-		pthread_mutex_unlock(&store->mutex);
-	}
-	if (!is_kept)
-		end(chunk);
+	if (!chunk->handle)
+		munmap(chunk->pages, chunk->bytes);
+	else if (chunk->kind != GPU_VMM_HOST ||
+		 !bo_pool_give(&store->host, chunk->bytes, chunk->handle))
+		GATE_CALL(gpu_vmm_release(chunk->handle));
+	free(chunk);
+}
+
+static void release(const struct bo_pool_handle *handles, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		GATE_CALL(gpu_vmm_release(handles[i].handle));
 }
 
 void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
 {
-	struct gpu_chunk *chunk;
+	struct bo_pool_handle handles[HANDLES];
+	unsigned n;
 
-	for (;;) {
-		pthread_mutex_lock(&store->mutex);
-		chunk = store->kept_bytes > keep_bytes ?
-				TAILQ_LAST(&store->kept, gpu_chunk_list) :
-				NULL;
-		if (chunk) {
-			TAILQ_REMOVE(&store->kept, chunk, link);
-			store->kept_bytes -= chunk->bytes;
-		}
-		pthread_mutex_unlock(&store->mutex);
-		if (!chunk)
-			return;
-		end(chunk);
-	}
+	do {
+		n = bo_pool_trim(&store->host, keep_bytes, handles, HANDLES);
+		release(handles, n);
+	} while (n == HANDLES);
+}
+
+void gpu_store_tick(struct gpu_store *store)
+{
+	struct bo_pool_handle handles[HANDLES];
+
+	release(handles, bo_pool_tick(&store->host, ROUNDS, handles, HANDLES));
 }

@@ -4,6 +4,7 @@
 #include "core/local.h"
 #include "core/object.h"
 #include "drv/gpu_cuda.h"
+#include "drv/gpu_fence.h"
 #include "hook/gated.h"
 #include "hook/making.h"
 #include "hook/metering.h"
@@ -57,6 +58,8 @@ static CUresult create_implausible(create_fn *call, const struct create *c)
 	CUresult res = GATE_CALL(call(c));
 	struct dev dev;
 
+	if (res == CUDA_SUCCESS)
+		gpu_fence_add_context(*c->out_ctx, (struct cuda_ord){ c->ord }, false);
 	if (res == CUDA_SUCCESS && enter_ordinal(c->ord, &dev) == ENTER_CHARGE)
 		charge_reconcile(dev, QUOTA_CONTEXT);
 	return res;
@@ -80,8 +83,10 @@ static CUresult create(create_fn *call, const struct create *c)
 		making_give_up(&m);
 		return res;
 	}
-	if (making_finish(&m, *c->out_ctx) == 0)
+	if (making_finish(&m, *c->out_ctx) == 0) {
+		gpu_fence_add_context(*c->out_ctx, (struct cuda_ord){ c->ord }, false);
 		return CUDA_SUCCESS;
+	}
 	charge_begin();
 	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
 	charge_over();
@@ -171,6 +176,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	bool is_known = e->context != NULL;
 	struct context_cost cost;
 
+	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS)
 		charge_drop_context(e->ctx, e->mark);
 	charge_over();
@@ -197,6 +203,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	if (!init_is_member())
 		return GATE_CALL(call(ctx));
 	metering_end_context(ctx);
+	gpu_fence_ending(ctx);
 	e.mark = track_mark();
 	charge_begin();
 	e.context = context_take(ctx, context_mark());
@@ -240,6 +247,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	e.mark = track_mark();
 	charge_begin();
 	if (context_detach(ctx, &e.context)) {
+		gpu_fence_ending(ctx);
 		e.area = local_take(ctx);
 		e.objects = object_take_context(ctx);
 		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
@@ -271,6 +279,7 @@ static void look_at_primary(const void *ctx, CUdevice ord)
 		return;
 	process_wipe_on_fork(&state, sizeof(state));
 	atomic_store(&state.s.primary[dev.v], ctx);
+	gpu_fence_add_context((CUcontext)(uintptr_t)ctx, (struct cuda_ord){ ord }, true);
 	charge_reconcile(dev, QUOTA_CONTEXT);
 }
 
@@ -301,6 +310,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 	process_wipe_on_fork(&state, sizeof(state));
 	atomic_store(&state.s.primary[m.dev.v], *out_ctx);
 	rc = making_finish(&m, *out_ctx);
+	if (rc == 0)
+		gpu_fence_add_context(*out_ctx, (struct cuda_ord){ ord }, true);
 	if (rc < 0) {
 		charge_begin();
 		release_primary(ord);
@@ -323,6 +334,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	unsigned primaries;
 	const void *ctx;
 	struct dev dev;
+	bool is_there;
 	CUresult res;
 
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
@@ -333,12 +345,15 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	primaries = making_primaries(dev);
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context((CUcontext)(uintptr_t)ctx);
+	gpu_fence_ending((CUcontext)(uintptr_t)ctx);
 	charge_begin();
 	area = local_take(ctx);
 	objects = object_take_context(ctx);
 	res = GATE_CALL(call(ord));
-	if (res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
-				    making_primaries(dev) == primaries)) {
+	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
+					   making_primaries(dev) == primaries);
+	gpu_fence_ended((CUcontext)(uintptr_t)ctx, !is_there);
+	if (is_there) {
 		charge_over();
 		local_put_back(area);
 		object_put_back_context(objects);

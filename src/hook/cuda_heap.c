@@ -1,5 +1,6 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
 #include "core/gate.h"
+#include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
 
@@ -58,6 +59,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 		return enter_missing();
 	overhead_begin_on(&o, dev);
 	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
+	if (res == CUDA_SUCCESS)
+		gpu_fence_add_primary((struct cuda_ord){ dev });
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
 		return res;
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));

@@ -1,11 +1,39 @@
 /* Streams pass the gate where they come and go, begin a capture or touch memory by its address. */
 #include "drv/capture.h"
+#include "drv/gpu_fence.h"
 #include "hook/gated.h"
 
 /* Coming and going. */
-GATED(cuGreenCtxStreamCreate, CUstream *, CUgreenCtx, unsigned int, int)
-GATED(cuStreamCreate, CUstream *, unsigned int)
-GATED(cuStreamCreateWithPriority, CUstream *, unsigned int, int)
+static void created(CUresult res, const CUstream *out_stream, unsigned flags)
+{
+	CUcontext ctx = NULL;
+
+	if (res != CUDA_SUCCESS || !gpu_fence_wants_streams())
+		return;
+	if (real.cuCtxGetCurrent)
+		real.cuCtxGetCurrent(&ctx);
+	gpu_fence_add_stream(ctx, *out_stream, flags);
+}
+
+#define CREATE(sym, flags, ...)                          \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
+	{                                                \
+		uint32_t was_in;                         \
+		CUresult res;                            \
+                                                         \
+		if (!ENTER_HAS(sym))                     \
+			return enter_missing();          \
+		was_in = gate_enter();                   \
+		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
+		created(res, a, flags);                  \
+		gate_leave(was_in);                      \
+		return res;                              \
+	}
+
+CREATE(cuGreenCtxStreamCreate, c, CUstream *, CUgreenCtx, unsigned int, int)
+CREATE(cuStreamCreate, b, CUstream *, unsigned int)
+CREATE(cuStreamCreateWithPriority, b, CUstream *, unsigned int, int)
+
 /* Its work goes on, but nobody can ask for it any more. */
 #define DESTROY(sym)                                 \
 	CUresult hook_##sym(CUstream stream)         \
@@ -18,6 +46,7 @@ GATED(cuStreamCreateWithPriority, CUstream *, unsigned int, int)
 		if (metering_is_on())                \
 			metering_end_stream(stream); \
 		was_in = gate_enter();               \
+		gpu_fence_drop_stream(stream);       \
 		res = real.sym(stream);              \
 		gate_leave(was_in);                  \
 		return res;                          \

@@ -1,0 +1,125 @@
+#include "core/bo_hold.h"
+
+#include "base/clock.h"
+#include "core/bo_device.h"
+#include "core/bo_reserve.h"
+
+#include <errno.h>
+
+/* How much moves at a time: copies of one end before memory for the next is taken. */
+#define BATCH_BYTES (UINT64_C(1) << 30)
+enum { BATCH = 64 };
+
+/* Objects that are moved together, reserved and with a reference each. */
+struct batch {
+	struct bo *objects[BATCH];
+	unsigned count;
+	bool is_any_busy; /* somebody else has another */
+};
+
+/* A reference to what may have lost its last one. */
+static bool get_unless_deleted(struct bo *bo)
+{
+	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
+
+	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	return refs > 0;
+}
+
+/* With the mutex. */
+static void pick(struct batch *batch, struct bo *bo)
+{
+	if (!bo_reserve_try(bo, NULL)) {
+		batch->is_any_busy = true;
+		return;
+	}
+	if (get_unless_deleted(bo))
+		batch->objects[batch->count++] = bo;
+	else
+		bo_reserve_end(bo);
+}
+
+static void fill(struct batch *batch, struct bo_device *device, enum bo_place place)
+{
+	uint64_t bytes = 0;
+	struct bo *bo;
+
+	*batch = (struct batch){ .count = 0 };
+	bo_device_lock(device);
+	for (unsigned i = 0; i < BO_PRIORITIES; i++)
+		TAILQ_FOREACH(bo, &device->managers[place].lru[i], in_list) {
+			if (batch->count == BATCH || bytes >= BATCH_BYTES)
+				goto out_unlock;
+			pick(batch, bo);
+			bytes += bo->bytes;
+		}
+out_unlock:
+	bo_device_unlock(device);
+}
+
+/* Gives them back. True when any has left the place. */
+static bool release(struct batch *batch, enum bo_place place)
+{
+	bool has_any_left = false;
+
+	for (unsigned i = 0; i < batch->count; i++) {
+		struct bo *bo = batch->objects[i];
+
+		has_any_left |= bo->place != place;
+		bo_reserve_drop(bo);
+		bo_put(bo);
+	}
+	return has_any_left;
+}
+
+static bool wait_for_some(struct bo_device *device, int64_t until_ns)
+{
+	bool is_any;
+
+	bo_device_lock(device);
+	is_any = bo_reserve_wait(device, until_ns);
+	bo_device_unlock(device);
+	return is_any || clock_now_ns() < until_ns;
+}
+
+static int move_all(struct bo_device *device, enum bo_place place,
+		    const struct bo_placement *placement, struct bo_ctx *ctx)
+{
+	int64_t until_ns = ctx->no_wait ? 0 : clock_now_ns() + BO_WAIT_NS;
+	struct batch batch;
+	int rc;
+
+	for (;;) {
+		fill(&batch, device, place);
+		if (batch.count == 0) {
+			if (!batch.is_any_busy)
+				return 0;
+			if (!wait_for_some(device, until_ns))
+				return -EBUSY;
+			continue;
+		}
+		rc = bo_validate_all(batch.objects, batch.count, placement, ctx);
+		if (!release(&batch, place) && rc < 0)
+			return rc;
+	}
+}
+
+int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
+{
+	static const struct bo_want wants[] = { { .place = BO_SYSTEM } };
+	static const struct bo_placement away = { wants, 1 };
+
+	bo_reap(device);
+	return move_all(device, BO_VRAM, &away, ctx);
+}
+
+/* Nothing is evicted for it: what goes from one place for another would never end. */
+int bo_unhold(struct bo_device *device, struct bo_ctx *ctx)
+{
+	static const struct bo_want wants[] = { { BO_VRAM, BO_DESIRED }, { BO_GTT, BO_DESIRED } };
+	static const struct bo_placement back = { wants, 2 };
+
+	return move_all(device, BO_SYSTEM, &back, ctx);
+}

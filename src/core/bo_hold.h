@@ -1,0 +1,23 @@
+/*
+ * Objects of who is held: nothing of the program's runs, so that they may lie where work does not
+ * reach them. The device's memory is free for others meanwhile.
+ *
+ * The caller sees to it that the program stays held from before bo_hold() until bo_unhold() has
+ * answered 0.
+ */
+#pragma once
+
+#include "core/bo.h"
+
+/*
+ * Moves all objects from device memory to BO_SYSTEM, but for pinned ones; what nobody has any more
+ * is given back. 0 when none is left there; else why one is, and what went stays where it went: -EBUSY
+ * when somebody has it, -ENOMEM when host memory is out, or the error of its move.
+ */
+int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
+
+/*
+ * Moves all objects from BO_SYSTEM to device memory, or where there is no room to BO_GTT. 0 when
+ * work reaches all of them; else as bo_hold(), and -ENOMEM when there is room in neither.
+ */
+int bo_unhold(struct bo_device *device, struct bo_ctx *ctx);

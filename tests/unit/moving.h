@@ -1,0 +1,109 @@
+/*
+ * Tests of objects on the software GPU: the real core/bo.c and the driver's side of it, in a fresh
+ * process with a machine of its own.
+ */
+#pragma once
+
+#include "base/clock.h"
+#include "core/bo.h"
+#include "core/bo_check.h"
+#include "drv/epoch.h"
+#include "drv/gpu_bo.h"
+#include "drv/gpu_fence.h"
+#include "drv/gpu_still.h"
+#include "drv/gpu_vmm.h"
+#include "sim_gpu.h"
+
+#define GRAIN GPU_VMM_GRAIN_BYTES
+
+static const struct cuda_ord ord0 = { 0 };
+
+static struct {
+	struct gpu_bo *owner;
+	struct bo_device device;
+	CUcontext ctx;
+	uint64_t start; /* of the addresses */
+} gpu;
+
+static const struct bo_want moving_wants[BO_PLACES] = {
+	[BO_VRAM] = { .place = BO_VRAM },
+	[BO_GTT] = { .place = BO_GTT },
+	[BO_SYSTEM] = { .place = BO_SYSTEM },
+};
+
+static inline void moving_destroyed(void *owner, struct bo *bo)
+{
+	(void)owner;
+	bo->user = NULL;
+}
+
+static inline void moving_changed(const struct bo_device *device)
+{
+	const char *wrong = bo_check(device);
+
+	if (wrong) {
+		fprintf(stderr, "child: %s\n", wrong);
+		_exit(CHILD_FAILED);
+	}
+}
+
+/* Starts the driver and opens device 0 with room for `bytes` of addresses. */
+static inline void moving_start(const char *settings, const struct gpu_bo_setup *setup,
+				uint64_t bytes)
+{
+	static struct bo_ops ops;
+
+	gpu.ctx = sim_gpu_start(settings);
+	gpu_bo_init();
+	gpu_fence_add_context(gpu.ctx, ord0, true);
+	CHECK_EQ(gpu_bo_open(ord0, setup, &gpu.owner), 0);
+	ops = gpu_bo_ops;
+	ops.destroy = moving_destroyed;
+	bo_device_init(&gpu.device, &ops, gpu.owner);
+	gpu.device.on_change = moving_changed;
+	CHECK_EQ(gpu_vmm_reserve(bytes, 0, &gpu.start), 0);
+}
+
+/* 0 or why it is not in that place. */
+static inline int moving_put(struct bo *bo, enum bo_place place)
+{
+	const struct bo_placement placement = { &moving_wants[place], place != BO_NONE };
+	struct bo_ctx ctx = { 0 };
+	int rc = bo_reserve(bo, &ctx);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(bo, &placement, &ctx);
+	bo_unreserve(bo);
+	return rc;
+}
+
+/* An object at so many bytes behind the start, in a place. */
+static inline void moving_make(struct bo *bo, uint64_t offset, uint64_t bytes, enum bo_place place)
+{
+	bo_init(bo, &gpu.device, gpu.start + offset, bytes, 0);
+	CHECK_EQ(moving_put(bo, place), 0);
+}
+
+/* Words that no other object and no other round has. */
+static inline void moving_fill(const struct bo *bo, uint32_t seed)
+{
+	uint32_t *words = malloc(bo->bytes);
+
+	for (uint64_t i = 0; i < bo->bytes / 4; i++)
+		words[i] = seed * 2654435761u + (uint32_t)i;
+	SIM_OK(cuMemcpyHtoD_v2(bo->addr, words, bo->bytes));
+	free(words);
+}
+
+static inline bool moving_holds(const struct bo *bo, uint32_t seed)
+{
+	uint32_t *words = malloc(bo->bytes);
+	bool is_same = true;
+
+	SIM_OK(cuMemcpyDtoH_v2(words, bo->addr, bo->bytes));
+	for (uint64_t i = 0; i < bo->bytes / 4 && is_same; i++)
+		is_same = words[i] == seed * 2654435761u + (uint32_t)i;
+	free(words);
+	return is_same;
+}

@@ -1,0 +1,209 @@
+#include "core/bo_hold.h"
+
+#include "check.h"
+#include "fake_owner.h"
+
+#include <errno.h>
+
+#define MIB(n) (UINT64_C(n) << 20)
+enum { OBJECTS = 100 };
+
+static struct owner owner;
+static struct owned objects[OBJECTS];
+
+static int begin(void **state)
+{
+	(void)state;
+	owner_begin(&owner);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	owner_end(&owner);
+	return 0;
+}
+
+static void make_in(struct owned *owned, uint64_t bytes, enum bo_place place)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	owner_make(&owner, owned, bytes);
+	assert_ok(bo_reserve(&owned->bo, &ctx));
+	assert_ok(bo_validate(&owned->bo, &owner_in[place], &ctx));
+	bo_unreserve(&owned->bo);
+	owner_fill(&owner, owned, (uintptr_t)owned | 1);
+}
+
+static void make_all(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++)
+		make_in(&objects[i], MIB(2), i % 4 ? BO_VRAM : BO_GTT);
+}
+
+/* All are whole, and work reaches them. */
+static void put_all(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		assert_true(objects[i].bo.place == BO_VRAM || objects[i].bo.place == BO_GTT);
+		owner_look(&owner, &objects[i]);
+		bo_put(&objects[i].bo);
+	}
+	assert_null(owner_wrong(&owner));
+}
+
+static void all_leaves_and_comes_back(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), 0);
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), OBJECTS / 4 * 3 * MIB(2));
+	assert_int_equal(bo_device_used(&owner.device, BO_GTT), OBJECTS / 4 * MIB(2));
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), 0);
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), OBJECTS / 4 * 3 * MIB(2));
+	put_all();
+}
+
+static void pinned_ones_stay(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	bo_pin(&objects[1].bo);
+	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), MIB(2));
+	assert_int_equal(objects[1].bo.place, BO_VRAM);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	bo_unpin(&objects[1].bo);
+	put_all();
+}
+
+static void without_room_in_the_host_it_stays(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	owner.room[BO_SYSTEM] = MIB(20);
+	assert_int_equal(bo_hold(&owner.device, &ctx), -ENOMEM);
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), MIB(20));
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	put_all();
+}
+
+/* Another tenant took the room meanwhile. */
+static void what_has_no_room_comes_back_over_the_link(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	assert_ok(bo_hold(&owner.device, &ctx));
+	owner.room[BO_VRAM] = MIB(30);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), MIB(30));
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), 0);
+	put_all();
+}
+
+static void with_room_nowhere_it_stays_away(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	assert_ok(bo_hold(&owner.device, &ctx));
+	owner.room[BO_VRAM] = MIB(30);
+	owner.room[BO_GTT] = OBJECTS / 4 * MIB(2);
+	assert_int_equal(bo_unhold(&owner.device, &ctx), -ENOMEM);
+	owner.room[BO_VRAM] = MIB(1000);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	put_all();
+}
+
+static void one_that_is_in_use_is_said(void **state)
+{
+	struct bo_ctx ctx = { .no_wait = true };
+
+	(void)state;
+	make_all();
+	assert_ok(bo_reserve(&objects[1].bo, NULL));
+	assert_int_equal(bo_hold(&owner.device, &ctx), -EBUSY);
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), MIB(2));
+	bo_unreserve(&objects[1].bo);
+	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_ok(bo_reserve(&objects[1].bo, NULL));
+	assert_int_equal(bo_unhold(&owner.device, &ctx), -EBUSY);
+	bo_unreserve(&objects[1].bo);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	put_all();
+}
+
+/* Each step fails once; it is tried again, as whoever holds a program does. */
+static void every_failure_leaves_all_whole(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+	unsigned first, steps;
+
+	(void)state;
+	make_all();
+	first = owner.steps;
+	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	steps = owner.steps - first;
+	assert_true(steps > OBJECTS);
+	owner.fail_rc = -ENOMEM;
+	for (unsigned i = 1; i <= steps; i++) {
+		owner.fail_at = owner.steps + i;
+		for (int tries = 0; bo_hold(&owner.device, &ctx) < 0; tries++)
+			assert_true(tries < 2);
+		for (int tries = 0; bo_unhold(&owner.device, &ctx) < 0; tries++)
+			assert_true(tries < 2);
+		for (unsigned o = 0; o < OBJECTS; o++)
+			owner_look(&owner, &objects[o]);
+	}
+	owner.fail_at = 0;
+	put_all();
+}
+
+static void what_is_deleted_goes_at_once(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	bo_add_fence(&objects[1].bo, 5);
+	bo_put(&objects[1].bo);
+	assert_false(objects[1].is_destroyed);
+	owner_finish(&owner, 5);
+	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_true(objects[1].is_destroyed);
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), 0);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	make_in(&objects[1], MIB(2), BO_VRAM);
+	put_all();
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(all_leaves_and_comes_back),
+		TEST(pinned_ones_stay),
+		TEST(without_room_in_the_host_it_stays),
+		TEST(what_has_no_room_comes_back_over_the_link),
+		TEST(with_room_nowhere_it_stays_away),
+		TEST(one_that_is_in_use_is_said),
+		TEST(every_failure_leaves_all_whole),
+		TEST(what_is_deleted_goes_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

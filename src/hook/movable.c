@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/own_row.h"
@@ -128,7 +129,9 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	}
 	if (what != ENTER_CHARGE || !movable_is_on() || !serves(dev))
 		return MOVABLE_DRIVER;
-	gate_leave(gate_enter());
+	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	if (*out_res != CUDA_SUCCESS)
+		return MOVABLE_DONE;
 	do
 		rc = object_alloc(dev, ctx, bytes, &addr);
 	while (rc == -EDQUOT && own_row_wait(dev, bytes, &waits));
@@ -146,8 +149,10 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 	struct cuda_ord ord;
 	const void *ctx;
 
-	if (!movable_has(addr) || !gpu_cuda_current(&ord, &ctx) || object_free(addr) < 0)
+	if (!gpu_cuda_current(&ord, &ctx))
 		return MOVABLE_DRIVER;
-	*out_res = CUDA_SUCCESS;
+	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
+		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;
 }

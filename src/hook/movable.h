@@ -28,7 +28,9 @@ enum movable {
 /* An allocation of `bytes`, 0 for what the driver will refuse, in the calling thread's context. */
 enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_res);
 
-/* A free. What the driver refuses of its own memory, it is asked to refuse. */
+/*
+ * A free of what movable_has(). What the driver refuses of its own memory, it is asked to refuse.
+ */
 enum movable movable_free(CUdeviceptr addr, CUresult *out_res);
 
 /*

@@ -345,6 +345,23 @@ bool slab_grow_cancel(struct slab *slab, const struct slab_piece *extent)
 	return end_claim(slab, extent, EXTENT_BARE);
 }
 
+bool slab_grow_trim(struct slab *slab, struct slab_piece *extent, uint64_t bytes)
+{
+	uint64_t keep_bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
+	struct slab_region *region;
+	uint32_t chunk;
+
+	if (keep_bytes >= extent->bytes)
+		return false;
+	pthread_mutex_lock(&slab->mutex);
+	region = region_at(slab, extent->addr + keep_bytes, &chunk);
+	slab_region_unclaim(region, chunk / SLAB_BLOCK_CHUNKS,
+			    (uint32_t)((extent->bytes - keep_bytes) / SLAB_BLOCK_BYTES));
+	pthread_mutex_unlock(&slab->mutex);
+	extent->bytes = keep_bytes;
+	return true;
+}
+
 /* mutex held: an unused extent of the last region that has one. */
 static bool claim_unused(struct slab *slab, struct slab_piece *out_extent)
 {

@@ -85,6 +85,12 @@ void slab_grow_commit(struct slab *slab, const struct slab_piece *extent);
 bool slab_grow_cancel(struct slab *slab, const struct slab_piece *extent);
 
 /*
+ * Between begin and commit or cancel: makes the extent as small as `bytes` need. False when it is,
+ * and nothing is changed.
+ */
+bool slab_grow_trim(struct slab *slab, struct slab_piece *extent, uint64_t bytes);
+
+/*
  * While extents in which nothing is taken or in quarantine have more than keep_bytes together: one
  * of them, from which nothing is served any longer. False when it is not so. The caller takes its
  * memory away and ends, or cannot and cancels. slab_shrink_end() is true when it was the last of

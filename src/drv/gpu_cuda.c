@@ -1,5 +1,7 @@
 #include "drv/gpu_cuda.h"
 
+#include "base/clock.h"
+#include "core/object.h"
 #include "drv/gpu_pool.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
@@ -20,9 +22,23 @@ static bool is_freed(uint64_t addr)
 	       (res == CUDA_SUCCESS && base != addr);
 }
 
+/* How long what was freed is waited for before anything is refused. */
+#define FREED_WAIT_NS (10 * NSEC_PER_SEC)
+
+static bool reclaim(struct dev dev)
+{
+	bool has_pools = gpu_pool_reclaim(dev);
+
+	if (object_reclaim(dev, 0))
+		return true;
+	if (object_idle_bytes(dev))
+		return object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS) || has_pools;
+	return has_pools;
+}
+
 const struct gpu_ops gpu_cuda_ops = {
 	.process_bytes = sample_nvml_process_bytes,
-	.reclaim = gpu_pool_reclaim,
+	.reclaim = reclaim,
 	.is_freed = is_freed,
 	.refresh = gpu_pool_refresh,
 };

@@ -1,23 +1,19 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
 #include "hook/gated.h"
+#include "hook/movable.h"
 
 GATED(cuCtxDisablePeerAccess, CUcontext)
 GATED(cuCtxEnablePeerAccess, CUcontext, unsigned int)
 GATED(cuMemMapArrayAsync, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemPoolSetAccess, CUmemoryPool, const CUmemAccessDesc *, size_t)
-GATED(cuMemSetAccess, CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)
-GATED(cuPointerSetAttribute, const void *, CUpointer_attribute, CUdeviceptr)
 
 /* Shared with others. */
 GATED(cuExternalMemoryGetMappedBuffer, CUdeviceptr *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)
 GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *)
-GATED(cuIpcGetMemHandle, CUipcMemHandle *, CUdeviceptr)
 GATED(cuMemExportToShareableHandle, void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
-      unsigned long long)
-GATED(cuMemGetHandleForAddressRange, void *, CUdeviceptr, size_t, CUmemRangeHandleType,
       unsigned long long)
 GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
 GATED(cuMemPoolExportToShareableHandle, void *, CUmemoryPool, CUmemAllocationHandleType,
@@ -33,10 +29,6 @@ GATED(cuLogicalEndpointBindMem, CUlogicalEndpointId, CUdevice, cuuint64_t,
       CUmemGenericAllocationHandle, cuuint64_t, cuuint64_t, unsigned long long)
 GATED(cuLogicalEndpointUnbind, CUlogicalEndpointId, CUdevice, cuuint64_t, cuuint64_t)
 GATED(cuMulticastAddDevice, CUmemGenericAllocationHandle, CUdevice)
-GATED(cuMulticastBindAddr, CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t,
-      unsigned long long)
-GATED(cuMulticastBindAddr_v2, CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr, size_t,
-      unsigned long long)
 GATED(cuMulticastBindMem, CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle,
       size_t, size_t, unsigned long long)
 GATED(cuMulticastBindMem_v2, CUmemGenericAllocationHandle, CUdevice, size_t,
@@ -63,3 +55,61 @@ GATED(cuLibraryGetManaged, CUdeviceptr *, size_t *, CUlibrary, const char *)
 GATED(cuLibraryGetUnifiedFunction, void **, CUlibrary, const char *)
 GATED(cuModuleGetGlobal, CUdeviceptr_v1 *, unsigned int *, CUmodule, const char *)
 GATED(cuModuleGetGlobal_v2, CUdeviceptr *, size_t *, CUmodule, const char *)
+
+/*
+ * What leaves the process by an address. Memory of an object that others reach stays where it is;
+ * what only a handle of its own could give is refused as the driver refuses it.
+ */
+static CUdeviceptr pinned(CUdeviceptr addr, size_t bytes)
+{
+	struct object_info o;
+
+	if (!movable_has(addr))
+		return addr;
+	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr ||
+	    object_pin(o.addr, o.id) < 0)
+		return MOVABLE_NOWHERE;
+	return addr;
+}
+
+CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, size_t bytes,
+					    CUmemRangeHandleType type, unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMemGetHandleForAddressRange))
+		return enter_missing();
+	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, pinned(addr, bytes), bytes,
+							    type, flags));
+}
+
+/* An object's memory has no handle that another process could open in this way. */
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
+{
+	struct object_info o;
+
+	if (!ENTER_HAS(cuIpcGetMemHandle))
+		return enter_missing();
+	if (out_handle && movable_has(addr) && object_find(addr, &o))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return GATE_CALL(real.cuIpcGetMemHandle(out_handle, addr));
+}
+
+CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle group, size_t offset_bytes,
+				  CUdeviceptr addr, size_t bytes, unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMulticastBindAddr))
+		return enter_missing();
+	if (movable_has(addr))
+		addr = MOVABLE_NOWHERE;
+	return GATE_CALL(real.cuMulticastBindAddr(group, offset_bytes, addr, bytes, flags));
+}
+
+CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle group, CUdevice ord,
+				     size_t offset_bytes, CUdeviceptr addr, size_t bytes,
+				     unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMulticastBindAddr_v2))
+		return enter_missing();
+	if (movable_has(addr))
+		addr = MOVABLE_NOWHERE;
+	return GATE_CALL(real.cuMulticastBindAddr_v2(group, ord, offset_bytes, addr, bytes, flags));
+}

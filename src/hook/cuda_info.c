@@ -2,15 +2,23 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "core/headroom.h"
+#include "core/object.h"
 #include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_pool.h"
 #include "hook/enter.h"
 
-/* The card's figures as the tenant sees them: free is what an allocation can really get. */
-static uint64_t shared_free(const struct quota_share *share, uint64_t free_bytes)
+/*
+ * The card's figures as the tenant sees them: free is what an allocation can really get, with what
+ * freed objects keep of the device for now. `dev` is none (-1) where there is no context.
+ */
+static uint64_t shared_free(struct dev dev, const struct quota_share *share, uint64_t free_bytes)
 {
-	return share->limit_bytes ? bytes_least(free_bytes, share->left_bytes) : free_bytes;
+	uint64_t idle_bytes = dev.v < 0 ? 0 : object_idle_bytes(dev);
+
+	if (share->limit_bytes)
+		free_bytes = bytes_least(free_bytes, share->left_bytes);
+	return free_bytes + idle_bytes;
 }
 
 static uint64_t shared_total(const struct quota_share *share, uint64_t total_bytes)
@@ -49,7 +57,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 	size_t free_bytes = SIZE_MAX, total_bytes = 0;
 	struct quota_share share;
 	int64_t now_ns = 0;
-	struct dev dev;
+	struct dev dev = { -1 };
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo_v2))
@@ -65,7 +73,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *out_free_bytes, size_t *out_total_bytes)
 			headroom_note(dev, free_bytes, total_bytes, now_ns);
 	}
 	if (out_free_bytes)
-		*out_free_bytes = shared_free(&share, free_bytes);
+		*out_free_bytes = shared_free(dev, &share, free_bytes);
 	if (out_total_bytes)
 		*out_total_bytes = shared_total(&share, total_bytes);
 	return CUDA_SUCCESS;
@@ -77,7 +85,7 @@ CUresult hook_cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total
 	unsigned int free32 = 0, total32 = 0;
 	struct quota_share share;
 	int64_t now_ns = 0;
-	struct dev dev;
+	struct dev dev = { -1 };
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemGetInfo))
@@ -87,7 +95,7 @@ CUresult hook_cuMemGetInfo(unsigned int *out_free_bytes, unsigned int *out_total
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (out_free_bytes)
-		*out_free_bytes = (unsigned int)shared_free(&share, free32);
+		*out_free_bytes = (unsigned int)shared_free(dev, &share, free32);
 	if (out_total_bytes)
 		*out_total_bytes = (unsigned int)shared_total(&share, total32);
 	return res;

@@ -1,11 +1,14 @@
 /* Linear, pitched and managed memory. */
 #include "hook/gated.h"
+#include "hook/movable.h"
 #include "hook/own_row.h"
 
 #include <errno.h>
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
+/* And no longer than this. */
+#define MAX_PITCH_BYTES UINT64_C(0x7fffffff)
 
 enum memory { LINEAR, MANAGED };
 
@@ -63,6 +66,9 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 
 	if (!ENTER_HAS(cuMemAlloc_v2))
 		return enter_missing();
+	if (movable_is_on() &&
+	    movable_alloc(out_addr ? size_bytes : 0, out_addr, &res) == MOVABLE_DONE)
+		return res;
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
@@ -119,7 +125,7 @@ static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned el
 
 	if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
 		return 0;
-	if (width_bytes == 0 || height == 0 || width_bytes > UINT64_MAX - PITCH_BYTES)
+	if (width_bytes == 0 || height == 0 || width_bytes > MAX_PITCH_BYTES)
 		return 0;
 	pitch = (width_bytes + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
 	return __builtin_mul_overflow(pitch, height, &bytes) ? 0 : bytes;
@@ -135,6 +141,13 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
+	if (movable_is_on() &&
+	    movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr, &res) ==
+		    MOVABLE_DONE) {
+		if (res == CUDA_SUCCESS)
+			*out_pitch_bytes = bytes / height;
+		return res;
+	}
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
@@ -188,9 +201,12 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 {
 	struct track_node *node;
 	struct dev dev = { 0 };
+	CUresult res;
 
 	if (!ENTER_HAS(cuMemFree_v2))
 		return enter_missing();
+	if (movable_has(addr) && movable_free(addr, &res) == MOVABLE_DONE)
+		return res;
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
 	return free_by(GATE_CALL(real.cuMemFree_v2(addr)), addr, node, dev);
 }

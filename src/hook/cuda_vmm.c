@@ -1,8 +1,18 @@
 /* Physical memory by handle, and its mappings. */
 #include "core/gate.h"
 #include "hook/enter.h"
+#include "hook/movable.h"
 
 #include <errno.h>
+
+/*
+ * An object is not memory by handle to the program, which cannot map there nor take away what is: the
+ * driver answers as of memory of its own.
+ */
+static CUdeviceptr unless_object(CUdeviceptr addr)
+{
+	return movable_has(addr) ? MOVABLE_NOWHERE : addr;
+}
 
 /* True when the handle's memory is on a device, *out_ord. Host locations are free. */
 static bool is_on_device(const CUmemAllocationProp *prop, CUdevice *out_ord)
@@ -94,6 +104,7 @@ CUresult hook_cuMemMap(CUdeviceptr addr, size_t size_bytes, size_t offset_bytes,
 
 	if (!ENTER_HAS(cuMemMap))
 		return enter_missing();
+	addr = unless_object(addr);
 	if (!init_is_member())
 		return GATE_CALL(real.cuMemMap(addr, size_bytes, offset_bytes, handle, flags));
 	node = handle_prepare();
@@ -119,6 +130,7 @@ CUresult hook_cuMemUnmap(CUdeviceptr addr, size_t size_bytes)
 
 	if (!ENTER_HAS(cuMemUnmap))
 		return enter_missing();
+	addr = unless_object(addr);
 	if (!init_is_member())
 		return GATE_CALL(real.cuMemUnmap(addr, size_bytes));
 	charge_begin();
@@ -141,6 +153,7 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 
 	if (!ENTER_HAS(cuMemRetainAllocationHandle))
 		return enter_missing();
+	addr = (void *)(uintptr_t)unless_object((uint64_t)(uintptr_t)addr);
 	if (!init_is_member() || !out_handle)
 		return GATE_CALL(real.cuMemRetainAllocationHandle(out_handle, addr));
 	node = handle_prepare();
@@ -241,4 +254,27 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 	if (res == CUDA_SUCCESS)
 		*out_handle = handle;
 	return res;
+}
+
+CUresult hook_cuMemSetAccess(CUdeviceptr addr, size_t size_bytes, const CUmemAccessDesc *desc,
+			     size_t count)
+{
+	if (!ENTER_HAS(cuMemSetAccess))
+		return enter_missing();
+	return GATE_CALL(real.cuMemSetAccess(unless_object(addr), size_bytes, desc, count));
+}
+
+CUresult hook_cuMemGetAccess(unsigned long long *out_flags, const CUmemLocation *location,
+			     CUdeviceptr addr)
+{
+	return ENTER_HAS(cuMemGetAccess) ?
+		       real.cuMemGetAccess(out_flags, location, unless_object(addr)) :
+		       enter_missing();
+}
+
+CUresult hook_cuMemAddressFree(CUdeviceptr addr, size_t size_bytes)
+{
+	return ENTER_HAS(cuMemAddressFree) ?
+		       real.cuMemAddressFree(unless_object(addr), size_bytes) :
+		       enter_missing();
 }

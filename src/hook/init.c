@@ -10,6 +10,7 @@
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
+#include "hook/movable.h"
 #include "shm/spec.h"
 
 #include <errno.h>
@@ -220,6 +221,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);
+	movable_start(region);
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

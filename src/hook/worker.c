@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "core/charge.h"
 #include "core/context.h"
+#include "core/object.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
@@ -105,6 +106,7 @@ static void *run(void *arg)
 		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
 			continue;
 		look();
+		object_tick();
 		work_end_threads();
 		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
 	}

@@ -83,7 +83,7 @@ static void context(int argc, char **argv)
 		OK(make(&seed, &thing));
 	CHECK(client_charged(0) > 2 * CONTEXT_BYTES);
 	OK(cuCtxDestroy_v2(ctx));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 static CUcontext crowd;
@@ -136,11 +136,11 @@ static void small(int argc, char **argv)
 		n++;
 	IS(res, CUDA_ERROR_OUT_OF_MEMORY);
 	client_say("arrays", n);
-	SAME(client_charged(0), client_limit(0));
+	CHARGED_IS(0, client_limit(0));
 	client_pause("full");
 	while (n--)
 		OK(cuArrayDestroy(arrays[n]));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* thin: an array that is mostly padding is undone when it passes the limit by that. */
@@ -157,12 +157,12 @@ static void thin(int argc, char **argv)
 	(void)argv;
 	client_start();
 	IS(cuArray3DCreate_v2(&array, &d), CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	client_pause("refused");
 	d.Depth = 8;
 	OK(cuArray3DCreate_v2(&array, &d));
 	OK(cuArrayDestroy(array));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* odd: nonsense; the answers are the driver's, and nothing stays charged. */
@@ -216,7 +216,7 @@ static void odd(int argc, char **argv)
 	printf("destroy %d %d\n", cuArrayDestroy(NULL), cuMipmappedArrayDestroy(NULL));
 	printf("destroy %d\n", cuArrayDestroy((CUarray)(uintptr_t)0xdead000));
 	if (getenv("RATION_MEM"))
-		SAME(client_charged(0), CONTEXT_BYTES);
+		CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* faults: whichever call fails, nothing stays charged in the end. */
@@ -238,7 +238,7 @@ static void faults(int argc, char **argv)
 		       cuMipmappedArrayDestroy(things[i].mipmap) != CUDA_SUCCESS)
 			;
 	}
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 int main(int argc, char **argv)

@@ -96,6 +96,20 @@ static inline uint64_t client_charged(int dev)
 	return __atomic_load_n(&client_own()->accounts[dev].total_bytes, __ATOMIC_ACQUIRE);
 }
 
+/*
+ * That it is `want`: of a movable tenant soon, since what its objects were freed it gives back when
+ * nothing is freed for a while.
+ */
+static inline uint64_t client_charged_soon(int dev, uint64_t want)
+{
+	bool is_movable = client_own()->flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);
+
+	for (int i = 0; is_movable && i < 300 && client_charged(dev) != want; i++)
+		usleep(10000);
+	return client_charged(dev);
+}
+#define CHARGED_IS(dev, want) SAME(client_charged_soon(dev, want), want)
+
 static inline uint64_t client_limit(int dev)
 {
 	return __atomic_load_n(&client_hami()->limit_bytes[dev], __ATOMIC_ACQUIRE);

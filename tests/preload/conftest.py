@@ -18,6 +18,8 @@ LIBRARY = BUILD / "libration.so"
 # The sanitizer's runtime goes before every preload; empty in a plain build.
 RUNTIME = [item for item in [os.environ.get("RATION_SANITIZER_RUNTIME", "")] if item]
 SANITIZED = bool(os.environ.get("RATION_SANITIZE"))
+# All tests with the memory of objects (docs/movable.md).
+MOVABLE = {"RATION_MOVABLE": "true"} if os.environ.get("RATION_TEST_MOVABLE") else {}
 MIB = 1 << 20
 CONTEXT = 64 * MIB
 BLOCK = 2 * MIB
@@ -115,7 +117,7 @@ class Place:
         self.region = folder / "region"
         self.sim_file = Path(f"/dev/shm/ration-preload-{os.getpid()}-{next(numbers)}")
         self.sim = {"context": "64m", "mem": "8g"}
-        self.settings = {}
+        self.settings = dict(MOVABLE)
         self.started = []
 
     def environment(self, preload=(LIBRARY,), **more):
@@ -165,7 +167,9 @@ class Place:
             return struct.unpack(fmt, f.read(struct.calcsize(fmt)))
 
     def charged(self, dev=0):
-        """The tenant's sum on a device."""
+        """The tenant's sum on a device, when what is kept at hand for a moment has gone back."""
+        if MOVABLE:
+            time.sleep(0.5)
         return self.words(OWN + OWN_ACCOUNTS + 64 * dev, "Q")[0]
 
     def set_limit(self, limit_bytes, dev=0):

@@ -17,27 +17,27 @@ static void ends(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	OK(cuInit(0));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	for (int i = 0; i < 4; i++)
 		OK(cuMemAlloc_v2(&p[i], i % 2 ? 1000 : 5 * MIB));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
 	OK(cuDevicePrimaryCtxRetain(&other, 0));
-	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
+	CHARGED_IS(0, 2 * CLIENT_CONTEXT_BYTES + 2 * 6 * MIB);
 	OK(cuCtxDestroy_v2(ctx));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	OK(cuCtxSetCurrent(other));
 	OK(cuMemAlloc_v2(&p[0], 5 * MIB));
 	OK(cuDevicePrimaryCtxRelease_v2(0));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 	OK(cuDevicePrimaryCtxRetain(&other, 0));
 	OK(cuCtxSetCurrent(other));
 	OK(cuMemAlloc_v2(&p[0], 5 * MIB));
 	OK(cuMemAlloc_v2(&p[1], 1));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 6 * MIB);
 	OK(cuDevicePrimaryCtxReset_v2(0));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 	client_pause("end");
 }
 
@@ -53,16 +53,16 @@ static void references(int argc, char **argv)
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuDevicePrimaryCtxRetain(&again, 0));
 	CHECK(ctx == again);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	OK(cuCtxSetCurrent(ctx));
 	OK(cuMemAlloc_v2(&p, 5 * MIB));
 	OK(cuDevicePrimaryCtxRelease(0));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 6 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 6 * MIB);
 	SAME(client_hami()->procs[0].used[0].data_bytes, 6 * MIB);
 	OK(cuDevicePrimaryCtxRelease(0));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 	printf("once more %d\n", cuDevicePrimaryCtxRelease(0));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 }
 
 /* forms: each form of cuCtxCreate charges, and refuses what does not fit. */
@@ -74,17 +74,17 @@ static void forms(int argc, char **argv)
 	(void)argv;
 	OK(cuInit(0));
 	OK(cuCtxCreate(&ctx[0], 0, 0));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	OK(cuCtxCreate_v2(&ctx[1], 0, 0));
 	OK(cuCtxCreate_v3(&ctx[2], NULL, 0, 0, 0));
 	OK(cuCtxCreate_v4(&ctx[3], NULL, 0, 0));
-	SAME(client_charged(0), 4 * CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, 4 * CLIENT_CONTEXT_BYTES);
 	IS(cuCtxCreate(&ctx[4], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuCtxCreate_v2(&ctx[4], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuCtxCreate_v3(&ctx[4], NULL, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuCtxCreate_v4(&ctx[4], NULL, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuDevicePrimaryCtxRetain(&ctx[4], 0), CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(0), 4 * CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, 4 * CLIENT_CONTEXT_BYTES);
 	OK(cuCtxDestroy(ctx[1]));
 	OK(cuDevicePrimaryCtxRetain(&ctx[4], 0));
 	client_pause("look");
@@ -92,7 +92,7 @@ static void forms(int argc, char **argv)
 	for (int i = 0; i < 4; i++)
 		if (i != 1)
 			OK(cuCtxDestroy_v2(ctx[i]));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 }
 
 /* odd: what the driver says of wrong arguments; the same without us. */
@@ -114,7 +114,7 @@ static void odd(int argc, char **argv)
 	printf("reset %d\n", cuDevicePrimaryCtxReset_v2(0));
 	printf("init %d %d\n", cuInit(77), cuInit(0));
 	if (getenv("RATION_MEM"))
-		SAME(client_charged(0), 0);
+		CHARGED_IS(0, 0);
 }
 
 /* untouched: cuInit makes no context, so flags can still be set. Field fault 87. */
@@ -157,7 +157,7 @@ static void modules(int argc, char **argv)
 	client_pause("look");
 	while (n--)
 		OK(cuModuleUnload(module[n]));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 }
 
 static pthread_barrier_t barrier;
@@ -192,10 +192,10 @@ static void together(int argc, char **argv)
 			pthread_join(thread[i], &res);
 			IS((CUresult)(intptr_t)res, CUDA_SUCCESS);
 		}
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 		for (int i = 0; i < THREADS; i++)
 			OK(cuDevicePrimaryCtxRelease_v2(0));
-		SAME(client_charged(0), 0);
+		CHARGED_IS(0, 0);
 	}
 }
 
@@ -221,14 +221,14 @@ static void crowd(int argc, char **argv)
 		CHECK(pthread_create(&thread[i], NULL, create, &ctx[i]) == 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	SAME(client_charged(0), THREADS * CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, THREADS * CLIENT_CONTEXT_BYTES);
 	/* There is room for two more. */
 	OK(cuCtxCreate_v2(&more[0], 0, 0));
 	OK(cuCtxCreate_v2(&more[1], 0, 0));
 	IS(cuCtxCreate_v2(&more[2], 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	for (int i = 0; i < THREADS; i++)
 		OK(cuCtxDestroy_v2(ctx[i]));
-	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, 2 * CLIENT_CONTEXT_BYTES);
 }
 
 static _Atomic bool churn_is_over;
@@ -275,7 +275,7 @@ static void churn(int argc, char **argv)
 		pthread_join(thread[i], NULL);
 	OK(cuDevicePrimaryCtxReset_v2(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	SAME(client_own()->devices[0].context_bytes, CLIENT_CONTEXT_BYTES);
 }
 

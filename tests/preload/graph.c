@@ -65,23 +65,23 @@ static void reserve(int argc, char **argv)
 	(void)argv;
 	client_start();
 	graph = make(100 * MIB, FREES);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
-	SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
 	IS(instantiate(make(client_limit(0) - CONTEXT_BYTES - 99 * MIB, FREES), &other),
 	   CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
 	OK(cuGraphExecDestroy(exec));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
 	run(exec);
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	client_pause("launched");
 	OK(cuGraphExecDestroy(exec));
 	OK(cuGraphDestroy(graph));
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	OK(cuDeviceGraphMemTrim(0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	client_pause("trimmed");
 }
 
@@ -97,12 +97,12 @@ static void again(int argc, char **argv)
 	exec = new_exec(96 * MIB, FREES);
 	for (int i = 0; i < 3; i++) {
 		run(exec);
-		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 		CHECK(store_bytes() >= 96 * MIB);
 		run(exec);
-		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 		OK(cuDeviceGraphMemTrim(0));
-		SAME(client_charged(0), CONTEXT_BYTES);
+		CHARGED_IS(0, CONTEXT_BYTES);
 	}
 	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES - 90 * MIB));
 	IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
@@ -112,11 +112,11 @@ static void again(int argc, char **argv)
 	OK(cuMemFree_v2(p));
 	OK(cuGraphUpload(exec, NULL));
 	OK(cuStreamSynchronize(NULL));
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	run(exec);
 	OK(cuGraphExecDestroy(exec));
 	OK(cuDeviceGraphMemTrim(0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* idle: what graphs have is not taken from under them, also when others are refused for it. */
@@ -155,7 +155,7 @@ static void kept(int argc, char **argv)
 		OK(cuStreamSynchronize(NULL));
 		OK(cuGraphExecDestroy(exec));
 		OK(cuDeviceGraphMemTrim(0));
-		SAME(client_charged(0), CONTEXT_BYTES);
+		CHARGED_IS(0, CONTEXT_BYTES);
 	}
 }
 
@@ -173,7 +173,7 @@ static void units(int argc, char **argv)
 	while (instantiate(make(2 * MIB, KEEPS), &exec) == CUDA_SUCCESS) {
 		run(exec);
 		got++;
-		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 		CHECK(client_charged(0) <= client_limit(0));
 	}
 	CHECK(got > 0);
@@ -196,7 +196,7 @@ static void run_shared(int argc, char **argv)
 		execs[i] = new_exec(64 * MIB, FREES);
 		run(execs[i]);
 	}
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	CHECK(store_bytes() < 4 * 64 * MIB);
 	OK(cuMemAlloc_v2(&p, client_limit(0) - client_charged(0)));
 	for (int i = 0; i < 4; i++) {
@@ -220,7 +220,7 @@ static void anew(int argc, char **argv)
 	for (int i = 0; i < 4; i++) {
 		exec = new_exec(100 * MIB, FREES);
 		run(exec);
-		SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
+		CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
 		OK(cuGraphExecDestroy(exec));
 	}
 }
@@ -239,15 +239,15 @@ static void inside(int argc, char **argv)
 	if (cuGraphAddChildGraphNode(&node, outer, NULL, 0, make(50 * MIB, FREES)) ==
 		    CUDA_SUCCESS &&
 	    instantiate(outer, &exec) == CUDA_SUCCESS) {
-		SAME(client_charged(0), CONTEXT_BYTES + 64 * MIB);
+		CHARGED_IS(0, CONTEXT_BYTES + 64 * MIB);
 		OK(cuGraphExecDestroy(exec));
 	}
 	if (cuGraphClone(&clone, make(50 * MIB, FREES)) == CUDA_SUCCESS &&
 	    instantiate(clone, &exec) == CUDA_SUCCESS) {
-		SAME(client_charged(0), CONTEXT_BYTES + 64 * MIB);
+		CHARGED_IS(0, CONTEXT_BYTES + 64 * MIB);
 		OK(cuGraphExecDestroy(exec));
 	}
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* captured: allocations of a stream that became a graph. */
@@ -266,16 +266,16 @@ static void captured(int argc, char **argv)
 	OK(cuMemAllocAsync(&p, 80 * MIB, stream));
 	OK(cuMemFreeAsync(p, stream));
 	OK(cuStreamEndCapture(stream, &graph));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(instantiate(graph, &exec));
-	SAME(client_charged(0), CONTEXT_BYTES + 96 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 96 * MIB);
 	OK(cuGraphLaunch(exec, stream));
 	OK(cuStreamSynchronize(stream));
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	OK(cuGraphExecDestroy(exec));
 	OK(cuGraphDestroy(graph));
 	OK(cuDeviceGraphMemTrim(0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* shared: many graphs that run one after the other share what the store has. */
@@ -289,15 +289,15 @@ static void shared(int argc, char **argv)
 	for (int i = 0; i < 4; i++) {
 		exec[i] = new_exec(32 * MIB, FREES);
 		run(exec[i]);
-		SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+		CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	}
 	for (int i = 0; i < 8; i++)
 		run(exec[i % 4]);
-	SAME(client_charged(0), CONTEXT_BYTES + store_bytes());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
 	for (int i = 0; i < 4; i++)
 		OK(cuGraphExecDestroy(exec[i]));
 	OK(cuDeviceGraphMemTrim(0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* faults: whichever call fails, nothing stays charged in the end. */
@@ -320,7 +320,7 @@ static void faults(int argc, char **argv)
 		;
 	for (int i = 0; i < 4; i++)
 		cuDeviceGraphMemTrim(0);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 int main(int argc, char **argv)

@@ -88,6 +88,6 @@ int main(int argc, char **argv)
 	pthread_join(thread, NULL);
 	/* Of what a held call left open, the card's figure is taken at the next allocation. */
 	go_on();
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	return 0;
 }

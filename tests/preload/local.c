@@ -82,17 +82,17 @@ static void most(int argc, char **argv)
 	start = client_charged(0);
 	OK(launch(tiny));
 	OK(launch(medium));
-	SAME(client_charged(0), start);
+	CHARGED_IS(0, start);
 	OK(launch(large));
 	charged = client_charged(0);
 	CHECK(charged >= start + AREA_BYTES(8192) - AREA_BYTES(4096));
 	CHECK(charged <= start + AREA_BYTES(8192) - AREA_BYTES(4096) + 2 * BLOCK_BYTES);
 	OK(launch(medium));
 	OK(launch(large));
-	SAME(client_charged(0), charged);
+	CHARGED_IS(0, charged);
 	client_pause("large");
 	OK(cuCtxDestroy_v2(ctx));
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 }
 
 /* A launch that is too large for the limit and one that fits, by every form. */
@@ -266,7 +266,7 @@ static void stack(int argc, char **argv)
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
 	start = client_charged(0);
 	IS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(0), start);
+	CHARGED_IS(0, start);
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
 	charged = client_charged(0);
 	SAME(charged, start + AREA_BYTES(4096));

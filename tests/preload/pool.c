@@ -54,18 +54,18 @@ static void grow(int argc, char **argv)
 	(void)argv;
 	client_start();
 	OK(cuMemAllocAsync(&p, 1000, NULL));
-	SAME(client_charged(0), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemAllocAsync(&q, 20 * MIB, NULL));
-	SAME(client_charged(0), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemAllocAsync_ptsz(&r, 33 * MIB, NULL));
-	SAME(client_charged(0), CONTEXT_BYTES + 3 * GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + 3 * GROWTH_BYTES);
 	client_pause("held");
 	OK(cuMemFreeAsync_ptsz(r, NULL));
 	OK(cuMemFreeAsync(q, NULL));
 	OK(cuMemFreeAsync(p, NULL));
 	OK(cuCtxSynchronize());
 	SAME(free_bytes(), client_limit(0) - CONTEXT_BYTES);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	client_pause("empty");
 }
 
@@ -81,27 +81,27 @@ static void threshold(int argc, char **argv)
 	pool = new_pool(0, 64 * MIB);
 	OK(cuMemAllocFromPoolAsync(&p, 96 * MIB, pool, NULL));
 	OK(cuMemAllocFromPoolAsync(&q, 32 * MIB, pool, NULL));
-	SAME(client_charged(0), CONTEXT_BYTES + 128 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
 	OK(cuMemFreeAsync(p, NULL));
 	OK(cuMemFreeAsync(q, NULL));
 	OK(cuCtxSynchronize());
 	free_bytes();
-	SAME(client_charged(0), CONTEXT_BYTES + figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+	CHARGED_IS(0, CONTEXT_BYTES + figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
 	CHECK(client_charged(0) > CONTEXT_BYTES);
 	/* Others get what it does not use: asked for before anything is refused. */
 	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES));
-	SAME(client_charged(0), client_limit(0));
+	CHARGED_IS(0, client_limit(0));
 	OK(cuMemFree_v2(p));
 	OK(cuMemAllocFromPoolAsync(&p, 1, pool, NULL));
 	OK(cuMemFreeAsync(p, NULL));
 	OK(cuCtxSynchronize());
-	SAME(client_charged(0), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemPoolTrimTo(pool, GROWTH_BYTES));
-	SAME(client_charged(0), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemPoolTrimTo(pool, 0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(cuMemPoolDestroy(pool));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* A pool that is destroyed with memory in it counts until that is freed. */
@@ -118,7 +118,7 @@ static void destroy(int argc, char **argv)
 	OK(cuMemAllocFromPoolAsync(&q, 64 * MIB, pool, NULL));
 	OK(cuMemFreeAsync(p, NULL));
 	OK(cuCtxSynchronize());
-	SAME(client_charged(0), CONTEXT_BYTES + 96 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 96 * MIB);
 	OK(cuMemPoolDestroy(pool));
 	client_pause("destroyed");
 	CHECK(client_charged(0) >= CONTEXT_BYTES + 64 * MIB);
@@ -128,15 +128,15 @@ static void destroy(int argc, char **argv)
 	SAME(free_bytes(), client_limit(0) - CONTEXT_BYTES);
 	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES));
 	OK(cuMemFree_v2(p));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	/* One that kept what it does not use goes with it. */
 	pool = new_pool(0, UINT64_MAX);
 	OK(cuMemAllocFromPoolAsync(&p, 40 * MIB, pool, NULL));
 	OK(cuMemFreeAsync(p, NULL));
 	OK(cuCtxSynchronize());
-	SAME(client_charged(0), CONTEXT_BYTES + 64 * MIB);
+	CHARGED_IS(0, CONTEXT_BYTES + 64 * MIB);
 	OK(cuMemPoolDestroy(pool));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* frees: cuMemFree takes what a pool gave; cuMemFreeAsync of what is no pool's changes nothing. */
@@ -153,13 +153,13 @@ static void frees(int argc, char **argv)
 	IS(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
 	OK(cuCtxSynchronize());
 	free_bytes();
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(cuMemAlloc_v2(&q, 10 * MIB));
 	res = cuMemFreeAsync(q, NULL);
-	SAME(client_charged(0), CONTEXT_BYTES + (res == CUDA_SUCCESS ? 0 : 10 * MIB));
+	CHARGED_IS(0, CONTEXT_BYTES + (res == CUDA_SUCCESS ? 0 : 10 * MIB));
 	if (res != CUDA_SUCCESS)
 		OK(cuMemFree_v2(q));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* other-device: memory of another device's stream, whichever device is current. Field fault 9. */
@@ -188,14 +188,14 @@ static void other_device(int argc, char **argv)
 		OK(cuStreamSynchronize(stream[on]));
 		OK(cuCtxSetCurrent(ctx[on]));
 		free_bytes();
-		SAME(client_charged(0), CONTEXT_BYTES);
-		SAME(client_charged(1), CONTEXT_BYTES);
+		CHARGED_IS(0, CONTEXT_BYTES);
+		CHARGED_IS(1, CONTEXT_BYTES);
 	}
 	/* A pool of one device, used from the other's stream. */
 	OK(cuCtxSetCurrent(ctx[0]));
 	OK(cuMemAllocFromPoolAsync(&p, 8 * MIB, current_pool(1), stream[0]));
-	SAME(client_charged(0), CONTEXT_BYTES);
-	SAME(client_charged(1), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
+	CHARGED_IS(1, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemFreeAsync(p, stream[0]));
 	OK(cuStreamSynchronize(stream[0]));
 }
@@ -226,7 +226,7 @@ static void loop(int argc, char **argv)
 	}
 	OK(cuCtxSynchronize());
 	OK(cuMemPoolTrimTo(pool, 0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /*
@@ -249,7 +249,7 @@ static void capture(int argc, char **argv)
 		return;
 	}
 	OK(res);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(cuMemAllocAsync(&q, 100 * MIB, stream));
 	OK(cuMemFreeAsync(q, stream));
 	if (is_broken)
@@ -258,12 +258,12 @@ static void capture(int argc, char **argv)
 		OK(cuMemFreeAsync(p, stream));
 	res = cuStreamEndCapture(stream, &graph);
 	CHECK((res == CUDA_SUCCESS) == !is_broken);
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	if (res == CUDA_SUCCESS)
 		OK(cuGraphDestroy(graph));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	OK(cuMemAllocAsync(&p, MIB, stream));
-	SAME(client_charged(0), CONTEXT_BYTES + GROWTH_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES + GROWTH_BYTES);
 	OK(cuMemFreeAsync(p, stream));
 	OK(cuStreamSynchronize(stream));
 }
@@ -299,7 +299,7 @@ static void odd(int argc, char **argv)
 	OK(cuCtxSetCurrent(NULL));
 	printf("no context %d %d\n", cuMemAllocAsync(&p, 4096, NULL), cuMemFreeAsync(p, NULL));
 	if (getenv("RATION_MEM"))
-		SAME(client_charged(0), CONTEXT_BYTES);
+		CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 static void wait_for_word(void *arg)
@@ -327,7 +327,7 @@ static void pending(int argc, char **argv)
 	while (count < PIECES &&
 	       cuMemAllocFromPoolAsync(&pieces[count], 2 * MIB, pool, NULL) == CUDA_SUCCESS)
 		count++;
-	SAME(client_charged(0), client_limit(0));
+	CHARGED_IS(0, client_limit(0));
 	for (int i = 0; i < count; i += 2)
 		OK(cuMemFreeAsync(pieces[i], NULL));
 	OK(cuCtxSynchronize());
@@ -345,7 +345,7 @@ static void pending(int argc, char **argv)
 		OK(cuMemFreeAsync(pieces[i], NULL));
 	OK(cuCtxSynchronize());
 	OK(cuMemPoolTrimTo(pool, 0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 enum { THREADS = 4, KEPT = 8, ROUNDS = 400 };
@@ -419,7 +419,7 @@ static void threads(int argc, char **argv)
 	OK(cuCtxSynchronize());
 	OK(cuMemPoolTrimTo(crowd.pool, 0));
 	OK(cuMemPoolTrimTo(current_pool(0), 0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 	client_pause("empty");
 }
 
@@ -441,7 +441,7 @@ static void fragments(int argc, char **argv)
 	while (n < PIECES &&
 	       cuMemAllocFromPoolAsync(&piece[n], 2 * MIB, pool, NULL) == CUDA_SUCCESS)
 		n++;
-	SAME(client_charged(0), client_limit(0));
+	CHARGED_IS(0, client_limit(0));
 	for (int i = 0; i < n; i += 2)
 		OK(cuMemFreeAsync(piece[i], NULL));
 	OK(cuCtxSynchronize());
@@ -459,7 +459,7 @@ static void fragments(int argc, char **argv)
 	OK(cuMemFreeAsync(large, NULL));
 	OK(cuCtxSynchronize());
 	OK(cuMemPoolTrimTo(pool, 0));
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 /* faults: calls that the driver refuses are left out; at the end all was given back. */
@@ -496,7 +496,7 @@ static void faults(int argc, char **argv)
 		;
 	for (int i = 0; i < 3; i++)
 		free_bytes();
-	SAME(client_charged(0), CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
 int main(int argc, char **argv)

@@ -83,7 +83,7 @@ static void threads(int argc, char **argv)
 		CHECK(pthread_create(&thread[i], NULL, first_use, &w) == 0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + THREADS * BLOCK_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + THREADS * BLOCK_BYTES);
 	client_pause("done");
 }
 
@@ -209,7 +209,7 @@ static void early_fork(int argc, char **argv)
 		end_of(child[i]);
 	client_start();
 	OK(cuMemAlloc_v2(&p, 100 * MIB));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 100 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 100 * MIB);
 }
 
 /*
@@ -238,14 +238,14 @@ static void late_fork(int argc, char **argv)
 	}
 	end_of(child);
 	if (charged)
-		SAME(client_charged(0), charged);
+		CHARGED_IS(0, charged);
 	OK(cuMemAlloc_v2(&q, 10 * MIB));
 	if (charged)
-		SAME(client_charged(0), charged + 10 * MIB);
+		CHARGED_IS(0, charged + 10 * MIB);
 	OK(cuMemFree_v2(q));
 	OK(cuMemFree_v2(p));
 	if (charged)
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	client_pause("end");
 }
 
@@ -290,7 +290,7 @@ static void busy_fork(int argc, char **argv)
 	is_over = true;
 	for (int i = 0; i < 4; i++)
 		pthread_join(thread[i], NULL);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 }
 
 /* churn SECONDS_MAX: 8 threads allocate and free until the test has seen enough. Field fault 24. */
@@ -307,7 +307,7 @@ static void churn_all(int argc, char **argv)
 	is_over = true;
 	for (int i = 0; i < 8; i++)
 		pthread_join(thread[i], NULL);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 }
 
 /*
@@ -320,7 +320,7 @@ static void exec_self(int argc, char **argv)
 	CHECK(argc > 0);
 	client_start();
 	OK(cuMemAlloc_v2(&p, 100 * MIB));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 100 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 100 * MIB);
 	if (argc == 1)
 		execl(argv[0], argv[0], "exec", argv[0], "again", NULL);
 	CHECK(argc == 2);
@@ -339,7 +339,7 @@ static void only_ours_is_left(void)
 		usleep(2000);
 	}
 	SAME(total_bytes - free_bytes, CLIENT_CONTEXT_BYTES + 50 * MIB);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 50 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 50 * MIB);
 }
 
 /* spawn PROGRAM: children by posix_spawn and vfork have what is left; the parent's own stays. */
@@ -363,7 +363,7 @@ static void spawn(int argc, char **argv)
 	end_of(child);
 	only_ours_is_left();
 	OK(cuMemFree_v2(p));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 }
 
 /* child: of the case above: the limit is for both. */
@@ -374,7 +374,7 @@ static void child_of_spawn(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	client_start();
-	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + 50 * MIB);
+	CHARGED_IS(0, 2 * CLIENT_CONTEXT_BYTES + 50 * MIB);
 	IS(cuMemAlloc_v2(&p, 80 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	OK(cuMemAlloc_v2(&p, 70 * MIB));
 }
@@ -454,7 +454,7 @@ static void handler(int argc, char **argv)
 	OK(cuInit(0));
 	client_start();
 	OK(cuMemAlloc_v2(&p, 1));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
 	raise(SIGALRM);
 }
 
@@ -469,7 +469,7 @@ static void in_handler(int argc, char **argv)
 	raise(SIGALRM);
 	client_start();
 	OK(cuMemAlloc_v2(&p, 1));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
 }
 
 static CUdeviceptr left_over;

@@ -27,7 +27,7 @@ static void use(int argc, char **argv)
 	(void)argv;
 	client_start();
 	OK(cuMemAlloc_v2(&p, 1));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
 	OK(cuMemFree_v2(p));
 }
 
@@ -42,7 +42,7 @@ static void rest(int argc, char **argv)
 	OK(cuMemAlloc_v2(&p, 10 * MIB));
 	client_pause("held");
 	OK(cuMemAlloc_v2(&p, client_limit(0) - CLIENT_CONTEXT_BYTES - 10 * MIB));
-	SAME(client_charged(0), client_limit(0));
+	CHARGED_IS(0, client_limit(0));
 	client_pause("full");
 }
 
@@ -97,22 +97,22 @@ static void failed(int argc, char **argv)
 		OK(take(&piece, kinds[k], 10 * MIB));
 		before = client_charged(0);
 		for (CUresult res = give(&piece); res != CUDA_SUCCESS; res = give(&piece))
-			CHECK(client_charged(0) == before);
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+			CHARGED_IS(0, before);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	}
 	OK(cuModuleLoadData(&module, CLIENT_MODULE));
 	before = client_charged(0);
 	while (cuModuleUnload(module) != CUDA_SUCCESS)
-		SAME(client_charged(0), before);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, before);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
 	OK(take(&piece, "alloc", 1));
 	while (cuCtxDestroy_v2(ctx) != CUDA_SUCCESS)
-		SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, 2 * CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	while (cuDevicePrimaryCtxRelease_v2(0) != CUDA_SUCCESS)
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
-	SAME(client_charged(0), 0);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, 0);
 }
 
 /* exact KIND BYTES: takes pieces until one is refused; gives them back; does it again. */
@@ -140,7 +140,7 @@ static void exact(int argc, char **argv)
 			client_pause("full");
 		while (n)
 			OK(give(&piece[--n]));
-		SAME(client_charged(0), before);
+		CHARGED_IS(0, before);
 	}
 	SAME(pieces[0], pieces[1]);
 	SAME(most[0], most[1]);
@@ -201,7 +201,7 @@ static void mix(int argc, char **argv)
 	CHECK(refused > 10);
 	while (n)
 		OK(give(&piece[--n]));
-	SAME(client_charged(0), before);
+	CHARGED_IS(0, before);
 	client_pause("end");
 }
 
@@ -233,7 +233,7 @@ static void frees(int argc, char **argv)
 	printf("no context %d\n", cuMemFree_v2(p));
 	free(host);
 	if (getenv("RATION_MEM"))
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	client_start();
 	printf("from a pool %d", cuMemAllocAsync(&p, 4096, NULL));
 	printf(" %d\n", cuMemFree_v2(p));
@@ -288,7 +288,7 @@ static void odd(int argc, char **argv)
 	printf("retain %d %d\n", cuMemRetainAllocationHandle(NULL, NULL),
 	       cuMemRetainAllocationHandle(&handle, (void *)0xdead000));
 	if (getenv("RATION_MEM"))
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 }
 
 /* other-device: memory is taken off the device it is on, whichever is current. Field fault 9. */
@@ -307,12 +307,12 @@ static void other_device(int argc, char **argv)
 
 		OK(cuCtxSetCurrent(ctx[on]));
 		OK(cuMemAlloc_v2(&p, 8 * MIB));
-		SAME(client_charged(on), CLIENT_CONTEXT_BYTES + 8 * MIB);
-		SAME(client_charged(!on), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(on, CLIENT_CONTEXT_BYTES + 8 * MIB);
+		CHARGED_IS(!on, CLIENT_CONTEXT_BYTES);
 		OK(cuCtxSetCurrent(ctx[!on]));
 		OK(cuMemFree_v2(p));
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
-		SAME(client_charged(1), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(1, CLIENT_CONTEXT_BYTES);
 	}
 }
 
@@ -365,10 +365,10 @@ static void faults(int argc, char **argv)
 			res = give(&piece[n]);
 		OK(res);
 	}
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	for (int i = 0; i < 5 && cuDevicePrimaryCtxRelease_v2(0) != CUDA_SUCCESS; i++)
 		;
-	SAME(client_charged(0), 0);
+	CHARGED_IS(0, 0);
 }
 
 /* over: wrong calls, and those that a capture forbids; the answers are the driver's. */

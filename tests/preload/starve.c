@@ -97,12 +97,12 @@ int main(void)
 			;
 		for (int nth = 1; nth <= 1 + try_free(kinds[k], 1000, nth); nth++)
 			;
-		SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+		CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	}
 	for (int nth = 1; nth <= 1 + try_module(nth); nth++)
 		;
 	for (int nth = 1; nth <= 1 + try_context(nth); nth++)
 		OK(cuCtxSetCurrent(ctx));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
 	return 0;
 }

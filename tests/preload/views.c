@@ -209,14 +209,14 @@ static void view_fork(int argc, char **argv)
 		setenv("CUDA_VISIBLE_DEVICES", "1", 1);
 		client_start();
 		OK(cuMemAlloc_v2(&p, 10 * MIB));
-		SAME(client_charged(0), 0);
-		SAME(client_charged(1), CLIENT_CONTEXT_BYTES + 10 * MIB);
+		CHARGED_IS(0, 0);
+		CHARGED_IS(1, CLIENT_CONTEXT_BYTES + 10 * MIB);
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	client_start();
 	OK(cuMemAlloc_v2(&p, 20 * MIB));
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 20 * MIB);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + 20 * MIB);
 	client_pause("held");
 }
 

@@ -16,7 +16,7 @@ static const CUmemAllocationProp on_device = {
 
 static void charged_is(uint64_t bytes)
 {
-	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + bytes);
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + bytes);
 }
 
 static CUmemGenericAllocationHandle create(void)
@@ -155,7 +155,7 @@ static void survives(int argc, char **argv)
 	client_start();
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
 	handle = create();
-	SAME(client_charged(0), 2 * CLIENT_CONTEXT_BYTES + PIECE);
+	CHARGED_IS(0, 2 * CLIENT_CONTEXT_BYTES + PIECE);
 	OK(cuCtxDestroy_v2(ctx));
 	charged_is(PIECE);
 	OK(cuMemRelease(handle));
@@ -205,9 +205,9 @@ static void other_device(int argc, char **argv)
 	prop.location.id = 1;
 	OK(cuMemCreate(&handle, PIECE, &prop, 0));
 	charged_is(0);
-	SAME(client_charged(1), PIECE);
+	CHARGED_IS(1, PIECE);
 	IS(cuMemCreate(&handle, 64 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(client_charged(1), PIECE);
+	CHARGED_IS(1, PIECE);
 }
 
 enum { SEGMENT = 20 << 20, SEGMENTS_MAX = 64 };

@@ -123,7 +123,7 @@ static void unseen(int argc, char **argv)
 	want_bytes = client_charged(0) + 64 * MIB;
 	OK(unseen_alloc(&p, 64 * MIB));
 	await(is_counted);
-	SAME(client_charged(0), want_bytes);
+	CHARGED_IS(0, want_bytes);
 	IS(cuMemAlloc_v2(&p, client_limit(0) - want_bytes + BLOCK_BYTES), CUDA_ERROR_OUT_OF_MEMORY);
 	OK(cuMemAlloc_v2(&p, client_limit(0) - want_bytes));
 }

@@ -1,0 +1,298 @@
+#include "core/backing.h"
+
+#include "base/bytes.h"
+#include "core/charge.h"
+#include "shm/residency.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* An object larger than this would move in one piece that is too large. */
+#define BO_BYTES (UINT64_C(256) << 20)
+
+static const struct bo_want in_vram[] = { { .place = BO_VRAM } };
+static const struct bo_placement vram = { in_vram, 1 };
+/* Fresh memory has no bytes yet that would be worth a move of others. */
+static const struct bo_want in_either[] = { { .place = BO_VRAM, .flags = BO_DESIRED },
+					    { .place = BO_GTT } };
+static const struct bo_placement either = { in_either, 2 };
+
+static bool is_host(enum bo_place place)
+{
+	return place == BO_GTT || place == BO_SYSTEM;
+}
+
+static int residency_place(const struct backing_device *device, enum bo_place place)
+{
+	return is_host(place) ? RESIDENCY_HOST : device->dev.v;
+}
+
+/* What the tenant may have in a place; UINT64_MAX: no bound. */
+static uint64_t bound(const struct backing_device *device, enum bo_place place)
+{
+	const struct backing_bounds *b = &device->bounds;
+	uint64_t bytes = __atomic_load_n(
+		is_host(place) ? &b->own->host_bytes : &b->own->resident_bytes, __ATOMIC_RELAXED);
+
+	if (!bytes && is_host(place))
+		bytes = b->host_default_bytes;
+	return bytes ? bytes : UINT64_MAX;
+}
+
+/* Counts memory where it lies. What is in host memory is charged and not in the card's figure. */
+static void count(struct backing_device *device, enum bo_place place, int64_t bytes)
+{
+	if (is_host(place))
+		track_managed_add(device->dev, bytes);
+	else
+		track_physical_add(device->dev, bytes);
+}
+
+static int alloc(void *owner, const struct bo *bo, enum bo_place place,
+		 struct bo_memory *out_memory)
+{
+	struct backing_device *device = owner;
+	const struct backing_bounds *b = &device->bounds;
+	int at = residency_place(device, place), rc;
+	/* From host memory to host memory it stays the same. */
+	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
+
+	if (residency_add(b->own, b->slot, at, bo->bytes, most) < 0)
+		return -ENOSPC;
+	charge_begin();
+	rc = device->below->alloc(device->owner, bo, place, out_memory);
+	if (rc == 0) {
+		residency_add(b->own, b->slot, at, out_memory->bytes - bo->bytes, UINT64_MAX);
+		count(device, place, (int64_t)out_memory->bytes);
+	} else {
+		residency_sub(b->own, b->slot, at, bo->bytes);
+	}
+	charge_over();
+	return rc;
+}
+
+static void free_memory(void *owner, enum bo_place place, struct bo_memory memory)
+{
+	struct backing_device *device = owner;
+	const struct backing_bounds *b = &device->bounds;
+
+	charge_begin();
+	device->below->free(device->owner, place, memory);
+	count(device, place, -(int64_t)memory.bytes);
+	residency_sub(b->own, b->slot, residency_place(device, place), memory.bytes);
+	charge_over();
+}
+
+static void move(void *owner, struct bo_move *moves, unsigned count)
+{
+	struct backing_device *device = owner;
+
+	uint64_t bytes = 0;
+
+	device->below->move(device->owner, moves, count);
+	for (unsigned i = 0; i < count; i++)
+		if (moves[i].rc == 0 && moves[i].from_place != BO_NONE &&
+		    moves[i].to_place != BO_NONE)
+			bytes += moves[i].bo->bytes;
+	if (bytes)
+		__atomic_fetch_add(&device->bounds.own->residency[device->bounds.slot].moved_bytes,
+				   bytes, __ATOMIC_RELAXED);
+}
+
+static bool is_done(void *owner, uint64_t fence)
+{
+	struct backing_device *device = owner;
+
+	return device->below->is_done(device->owner, fence);
+}
+
+static int wait_for(void *owner, uint64_t fence, int64_t until_ns)
+{
+	struct backing_device *device = owner;
+
+	return device->below->wait(device->owner, fence, until_ns);
+}
+
+/* Where nothing may lie elsewhere an object that has no room is refused. */
+static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
+{
+	struct backing_device *device = owner;
+
+	if (!device->below->evict_to)
+		return false;
+	if (!device->bounds.may_spill && !atomic_load(&device->is_held))
+		return false;
+	return !device->below->is_valuable ||
+	       device->below->is_valuable(device->owner, bo, place);
+}
+
+static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enum bo_place place)
+{
+	struct backing_device *device = owner;
+
+	return device->below->evict_to ? device->below->evict_to(device->owner, bo, place) : &vram;
+}
+
+static void destroy(void *owner, struct bo *bo)
+{
+	struct backing_device *device = owner;
+	struct backing *backing = bo->user;
+
+	quota_release(device->dev, QUOTA_DATA, bo->bytes);
+	atomic_fetch_add(&device->ended, 1);
+	if (atomic_fetch_sub(&backing->left, 1) > 1)
+		return;
+	if (backing->end)
+		backing->end(backing, backing->arg);
+	free(backing);
+}
+
+void backing_init(struct backing_device *device, struct dev dev,
+		  const struct backing_bounds *bounds, const struct bo_ops *below, void *owner)
+{
+	device->dev = dev;
+	device->bounds = *bounds;
+	device->below = below;
+	device->owner = owner;
+	device->ops = (struct bo_ops){
+		.alloc = alloc,
+		.free = free_memory,
+		.move = move,
+		.is_done = is_done,
+		.wait = wait_for,
+		.is_valuable = is_valuable,
+		.evict_to = evict_to,
+		.destroy = destroy,
+	};
+	bo_device_init(&device->bo, &device->ops, device);
+}
+
+/* Memory for one object. Nobody else knows it yet, so that its reservation is had at once. */
+static int fill(struct backing_device *device, struct bo *bo)
+{
+	struct bo_ctx ctx = { 0 };
+	int rc = bo_reserve(bo, &ctx);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(bo, device->bounds.may_spill ? &either : &vram, &ctx);
+	bo_unreserve(bo);
+	return rc;
+}
+
+/* Its i-th object, charged and with memory. It is one of those left even where it got none. */
+static int make(struct backing *b, unsigned i)
+{
+	uint64_t at = i * BO_BYTES, bytes = bytes_least(b->bytes - at, BO_BYTES);
+	int rc = quota_reserve(b->device->dev, QUOTA_DATA, bytes);
+
+	if (rc < 0)
+		return rc;
+	bo_init(&b->bos[i], &b->device->bo, b->addr + at, bytes, 0);
+	b->bos[i].user = b;
+	atomic_fetch_add(&b->left, 1);
+	rc = fill(b->device, &b->bos[i]);
+	if (rc < 0)
+		bo_put(&b->bos[i]);
+	return rc;
+}
+
+int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
+		 void *arg, struct backing **out_backing)
+{
+	unsigned count = (unsigned)((bytes + BO_BYTES - 1) / BO_BYTES), made = 0;
+	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->bos[0]));
+	int rc = 0;
+
+	if (!b)
+		return -ENOMEM;
+	b->device = device;
+	b->addr = addr;
+	b->bytes = bytes;
+	b->arg = arg;
+	b->count = count;
+	/* One more than there are until it is known whether all have memory. */
+	atomic_init(&b->left, 1);
+	while (made < count && (rc = make(b, made)) == 0)
+		made++;
+	if (rc == 0) {
+		b->end = end;
+		atomic_fetch_sub(&b->left, 1);
+		*out_backing = b;
+		return 0;
+	}
+	while (made-- > 0)
+		bo_put(&b->bos[made]);
+	/* Nothing used it: all have ended, but for one that the driver's side still holds. */
+	if (atomic_fetch_sub(&b->left, 1) == 1)
+		free(b);
+	return rc;
+}
+
+void backing_close(struct backing *backing, uint64_t fence)
+{
+	unsigned count = backing->count;
+
+	/* It may end with the last one. */
+	for (unsigned i = 0; i < count; i++) {
+		struct bo *bo = &backing->bos[i];
+
+		if (fence)
+			bo_add_fence(bo, fence);
+		bo_put(bo);
+	}
+}
+
+bool backing_reap(struct backing_device *device)
+{
+	uint64_t before = atomic_load(&device->ended);
+
+	bo_reap(&device->bo);
+	return atomic_load(&device->ended) != before;
+}
+
+/* The objects [*out_first, *out_end) that have a part of it. */
+static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
+		 unsigned *out_end)
+{
+	*out_first = (unsigned)((addr - backing->addr) / BO_BYTES);
+	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
+}
+
+int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
+{
+	unsigned first, end, i;
+	int rc = 0;
+
+	span(backing, addr, bytes, &first, &end);
+	for (i = first; i < end && rc == 0; i++) {
+		rc = bo_reserve(&backing->bos[i], NULL);
+		if (rc < 0)
+			break;
+		rc = bo_validate(&backing->bos[i], &vram, &(struct bo_ctx){ 0 });
+		if (rc == 0)
+			bo_pin(&backing->bos[i]);
+		bo_unreserve(&backing->bos[i]);
+		if (rc < 0)
+			break;
+	}
+	if (rc < 0)
+		while (i-- > first) {
+			bo_reserve(&backing->bos[i], NULL);
+			bo_unpin(&backing->bos[i]);
+			bo_unreserve(&backing->bos[i]);
+		}
+	return rc;
+}
+
+void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
+{
+	unsigned first, end;
+
+	span(backing, addr, bytes, &first, &end);
+	for (unsigned i = first; i < end; i++) {
+		bo_reserve(&backing->bos[i], NULL);
+		bo_unpin(&backing->bos[i]);
+		bo_unreserve(&backing->bos[i]);
+	}
+}

@@ -1,0 +1,78 @@
+/*
+ * Memory behind addresses: one buffer object, or several side by side, that begin and end together.
+ *
+ * The charge is for as long as there is a backing, wherever its bytes lie: what may be had again on
+ * the device stays the process's. Where they lie is counted besides (shm/residency.h): on a card up
+ * to what the tenant keeps there, in host memory up to what it may have of that.
+ *
+ * Thread safe; calls the driver, so the caller holds no lock.
+ */
+#pragma once
+
+#include "core/bo.h"
+#include "core/device.h"
+
+#include <stdatomic.h>
+
+/* What bounds where memory lies. Constant, but for the region's words. */
+struct backing_bounds {
+	struct ration_region *own;
+	unsigned slot;                /* this process's in it */
+	bool may_spill;               /* what has no room on the card may lie in host memory */
+	uint64_t host_default_bytes;  /* the bound where the region says none; 0: there is none */
+};
+
+/* The buffer objects of one device, with charges and bounds between them and their owner. */
+struct backing_device {
+	struct bo_device bo;
+	/* constant after backing_init() */
+	struct dev dev;
+	struct backing_bounds bounds;
+	struct bo_ops ops;          /* ours, which call those below */
+	const struct bo_ops *below; /* the owner's */
+	void *owner;
+	/* atomic */
+	_Atomic bool is_held;    /* the program's work is: all may go */
+	_Atomic uint64_t ended;  /* buffer objects so far */
+};
+
+/* `below`, `owner` and what the bounds name are kept. */
+void backing_init(struct backing_device *device, struct dev dev,
+		  const struct backing_bounds *bounds, const struct bo_ops *below, void *owner);
+
+struct backing;
+
+/* The last of its memory is given back: the addresses are free. Called without locks. */
+typedef void backing_end(struct backing *backing, void *arg);
+
+struct backing {
+	/* constant */
+	struct backing_device *device;
+	uint64_t addr, bytes;
+	backing_end *end;
+	void *arg;
+	unsigned count;
+	_Atomic unsigned left; /* objects that have not ended, atomic */
+	struct bo bos[];
+};
+
+/*
+ * Gives [addr, addr + bytes) memory; both are multiples of blocks. 0 with *out_backing, -EDQUOT when
+ * the limit says no, -ENOMEM when there is none, or what the driver's side said. `end` is called
+ * once after a success, and never after an error.
+ */
+int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
+		 void *arg, struct backing **out_backing);
+
+/* Gives the memory back once `fence` is done (0: now). The backing ends with end(), perhaps in here. */
+void backing_close(struct backing *backing, uint64_t fence);
+
+/* Finishes what was closed and whose fences are done. True when there was some. */
+bool backing_reap(struct backing_device *device);
+
+/*
+ * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. 0,
+ * -ENOMEM when it is elsewhere and there is no room, -EBUSY when it is being moved for too long.
+ */
+int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes);
+void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes);

@@ -1,0 +1,58 @@
+/*
+ * What the files of objects share: the addresses of one device and what lies at them.
+ *
+ * One reservation of addresses holds large objects, which have a node of their own, and regions of
+ * slabs, each of one context. The device's mutex orders all of it, for the time of a look or a
+ * change; it is taken before a slab's and never held across a call of the driver or of core/bo.h.
+ */
+#pragma once
+
+#include "core/backing.h"
+#include "core/range.h"
+#include "core/slab.h"
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+struct object_ops;
+
+/* What a node in `addresses` is: its colour. */
+enum object_kind { OBJECT_LARGE, OBJECT_REGION };
+
+TAILQ_HEAD(object_list, object);
+LIST_HEAD(object_region_list, object_region);
+
+/* What one context has on the device. */
+struct object_space {
+	const void *ctx; /* constant */
+	struct slab *slab; /* constant */
+	/* device's mutex */
+	unsigned users;  /* threads that are about to give it memory or take some away */
+	bool is_ended;   /* its context is gone, or about to be: nobody gets anything from it */
+	bool is_emptied; /* what was in it is given back, but for what users have in hand */
+	struct object_list objects;
+	struct object_region_list regions;
+	LIST_ENTRY(object_space) link;
+	struct object_space *also; /* ended with it: another of the same context */
+	struct object_device *device; /* constant */
+};
+
+LIST_HEAD(object_space_list, object_space);
+
+struct object_device {
+	/* constant after object_open() */
+	struct dev dev;
+	const struct object_ops *ops;
+	void *owner;
+	uint64_t start, end;
+	/* has locks of its own */
+	struct backing_device backing;
+	pthread_mutex_t mutex;
+	/* mutex */
+	struct range addresses;
+	struct object_space_list spaces;
+	uint64_t ending_bytes; /* freed, and being given back */
+	uint64_t last_fence;               /* the highest that a freed one waits for */
+	uint64_t known_done;               /* up to which fence all was done, when asked last */
+	uint64_t frees, ticked_frees;      /* so far, and at the last round of the worker */
+};

@@ -1,0 +1,34 @@
+/* Objects with addresses of their own. */
+#pragma once
+
+#include "core/object_device.h"
+
+/* A large object. Its node is in the device's addresses. */
+struct object {
+	struct range_node node; /* first: range_find() gives it */
+	/* constant after object_large_open() */
+	struct object_device *device;
+	struct backing *backing;
+	/* device's mutex */
+	struct object_space *space; /* of its context; NULL: it was freed */
+	uint64_t asked_bytes, id;
+	bool is_pinned, is_sync;
+	TAILQ_ENTRY(object) link; /* in its space */
+};
+
+/* A new object, in no list. 0, -EDQUOT, -ENOMEM. */
+int object_large_open(struct object_device *d, uint64_t bytes, struct object **out_object);
+
+/* device's mutex: it is in use by a context now. */
+void object_large_enter(struct object *object, struct object_space *space, uint64_t asked_bytes,
+			uint64_t id);
+
+/* device's mutex: it is freed; the caller is to object_large_close() it, without the mutex. */
+void object_large_leave(struct object *object);
+
+/* Gives its memory back when `fence` is done, and its addresses. */
+void object_large_close(struct object *object, uint64_t fence);
+
+/* device's mutex: as object_find(), without dev. */
+struct object_info;
+bool object_large_find(const struct object *object, uint64_t addr, struct object_info *out_info);

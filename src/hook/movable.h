@@ -1,0 +1,38 @@
+/*
+ * A movable tenant: linear and pitched memory is of objects (core/object.h) in the place of the
+ * driver's own allocations. To the program it is what cuMemAlloc gives.
+ */
+#pragma once
+
+#include "core/object.h"
+#include "hook/enter.h"
+
+/* Says whether the tenant is movable, with the start of a member. The region is kept. */
+void movable_start(struct region *region);
+
+/* True when linear memory of this process is of objects. One load. */
+bool movable_is_on(void);
+
+/* True for an address that the driver may not be asked about: it is among those of objects. */
+static inline bool movable_has(CUdeviceptr addr)
+{
+	return movable_is_on() && object_is_ours(addr);
+}
+
+/* What became of a call. */
+enum movable {
+	MOVABLE_DRIVER, /* it is the driver's as it came */
+	MOVABLE_DONE,   /* *out_res is the answer */
+};
+
+/* An allocation of `bytes`, 0 for what the driver will refuse, in the calling thread's context. */
+enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_res);
+
+/* A free. What the driver refuses of its own memory, it is asked to refuse. */
+enum movable movable_free(CUdeviceptr addr, CUresult *out_res);
+
+/*
+ * An address that no memory of the driver's has: what it says of that, it says of what is not
+ * there.
+ */
+#define MOVABLE_NOWHERE ((CUdeviceptr)1)

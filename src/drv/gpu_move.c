@@ -36,10 +36,12 @@ static void place_all(struct gpu_move *m)
 	}
 }
 
-static void unalias(struct gpu_remap *r)
+/* Where the driver does not let a mapping go, the addresses stay with it. */
+static void unalias(struct gpu_move *m, struct gpu_remap *r)
 {
-	if (r->alias && gpu_vmm_unmap(r->alias, r->move->bo->bytes) < 0)
-		gpu_vmm_unmap(r->alias, r->move->bo->bytes);
+	if (r->alias && gpu_vmm_unmap(r->alias, r->move->bo->bytes) < 0 &&
+	    gpu_vmm_unmap(r->alias, r->move->bo->bytes) < 0)
+		m->alias = 0;
 	r->alias = 0;
 }
 
@@ -120,7 +122,7 @@ static void clean_all(struct gpu_move *m)
 	for (unsigned i = 0; i < m->count; i++) {
 		struct gpu_remap *r = &m->steps[i];
 
-		unalias(r);
+		unalias(m, r);
 		if (r->rc < 0 && !r->was_there)
 			gpu_remap_clear(r);
 	}
@@ -148,6 +150,11 @@ static bool finish_hung(struct gpu_move *m)
 	return !m->is_hung;
 }
 
+static bool has_alias(struct gpu_move *m)
+{
+	return m->alias || gpu_vmm_reserve(m->alias_bytes, 0, &m->alias) == 0;
+}
+
 /* Takes as many as the alias has room for. */
 static unsigned fill_steps(struct gpu_move *m, struct bo_move *moves, unsigned count)
 {
@@ -170,7 +177,7 @@ unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count)
 	for (unsigned i = 0; i < count; i += n) {
 		n = 1;
 		moves[i].rc = -EBUSY;
-		if (!finish_hung(m))
+		if (!finish_hung(m) || !has_alias(m))
 			continue;
 		n = fill_steps(m, &moves[i], count - i);
 		if (n == 0) {

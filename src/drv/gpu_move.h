@@ -15,9 +15,10 @@ enum { GPU_MOVE_STEPS = 128 };
 struct gpu_move {
 	struct gpu_access *access;
 	/* constant */
-	uint64_t alias, alias_bytes; /* addresses of ours, with nothing behind them between moves */
+	uint64_t alias_bytes;
 	int64_t copy_ns;
 	/* who has all stand still */
+	uint64_t alias; /* addresses of ours with nothing behind them between moves; 0: none now */
 	struct gpu_copy copy;
 	bool is_hung; /* copies did not end in time: the steps below are still in their hands */
 	unsigned count;

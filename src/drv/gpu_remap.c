@@ -97,12 +97,22 @@ static void fail(struct gpu_remap *run, unsigned count, int rc)
 		run[i].rc = rc;
 }
 
+/* What is found there is left over from a mapping that the driver did not let go. */
+static int map_new(struct gpu_remap *r)
+{
+	int rc = map(r, r->to, GPU_REMAP_NEW);
+
+	if (rc == -EINVAL && unmap(r) == 0)
+		rc = map(r, r->to, GPU_REMAP_NEW);
+	return rc;
+}
+
 void gpu_remap_place(struct gpu_access *access, struct gpu_remap *run, unsigned count)
 {
 	int rc = 0;
 
 	for (unsigned i = 0; i < count && rc == 0; i++)
-		rc = map(&run[i], run[i].to, GPU_REMAP_NEW);
+		rc = map_new(&run[i]);
 	if (rc == 0)
 		rc = allow(access, run, count);
 	if (rc == 0)

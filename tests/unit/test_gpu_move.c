@@ -1,0 +1,227 @@
+#include "drv/gpu_move.h"
+
+#include "failing_driver.h"
+#include "moving.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#define MACHINE "mem=512m,context=8m"
+enum { OBJECTS = 3 };
+
+/* Deadlines that a call which never answers meets soon. */
+static const struct gpu_bo_setup impatient = {
+	.still = { .shut_ns = 300 * NSEC_PER_MSEC, .done_ns = 300 * NSEC_PER_MSEC },
+	.copy_ns = 300 * NSEC_PER_MSEC,
+};
+
+static struct bo objects[OBJECTS];
+
+/* Two side by side and one apart. */
+static void make_objects(void)
+{
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		moving_make(&objects[i], (i < 2 ? i : 5) * GRAIN, GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i + 1);
+	}
+}
+
+static int move_all(enum bo_place place)
+{
+	const struct bo_placement placement = { &moving_wants[place], 1 };
+	struct bo *all[OBJECTS];
+	struct bo_ctx ctx = { 0 };
+	int rc;
+
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		all[i] = &objects[i];
+		CHECK_EQ(bo_reserve(&objects[i], NULL), 0);
+	}
+	rc = bo_validate_all(all, OBJECTS, &placement, &ctx);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_unreserve(&objects[i]);
+	return rc;
+}
+
+/* The driver's own word for where it lies, and the bytes, brought to where they can be seen. */
+static void check_whole(unsigned i)
+{
+	unsigned long long flags = 0;
+	CUmemLocation here = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 };
+	CUresult res = cuMemGetAccess(&flags, &here, objects[i].addr);
+
+	if (objects[i].place == BO_SYSTEM) {
+		CHECK_EQ(res, CUDA_ERROR_INVALID_VALUE);
+		CHECK_EQ(moving_put(&objects[i], BO_VRAM), 0);
+	} else {
+		CHECK_EQ(res, CUDA_SUCCESS);
+		CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	}
+	CHECK(moving_seems_whole(&objects[i], i + 1));
+}
+
+/* All of them in one place, nothing failing. */
+static void settle(enum bo_place place)
+{
+	failing_none();
+	CHECK_EQ(move_all(place), 0);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK_EQ(objects[i].place, place);
+}
+
+static void gate_is_open(void)
+{
+	CHECK_EQ(gate_close(0), 0);
+	gate_open();
+}
+
+/* How many calls a move of all of them makes, once streams and events are there. */
+static unsigned calls_of(enum bo_place from, enum bo_place to)
+{
+	settle(from);
+	settle(to);
+	settle(from);
+	CHECK_EQ(move_all(to), 0);
+	CHECK(failing.calls > 4);
+	return failing.calls;
+}
+
+static const enum bo_place ways[][2] = {
+	{ BO_VRAM, BO_GTT },    { BO_GTT, BO_VRAM },   { BO_VRAM, BO_SYSTEM },
+	{ BO_SYSTEM, BO_VRAM }, { BO_SYSTEM, BO_GTT }, { BO_GTT, BO_SYSTEM },
+};
+enum { WAYS = sizeof(ways) / sizeof(*ways) };
+
+static void fail_each(enum bo_place from, enum bo_place to, CUresult res, unsigned at_once)
+{
+	unsigned calls = calls_of(from, to), failed = 0;
+
+	for (unsigned k = 1; k <= calls + 2; k++) {
+		settle(from);
+		failing_from(k, k + at_once - 1, res);
+		failed += move_all(to) < 0;
+		failing_none();
+		gate_is_open();
+		for (unsigned i = 0; i < OBJECTS; i++) {
+			CHECK(!objects[i].is_lost);
+			CHECK(objects[i].place == from || objects[i].place == to);
+			check_whole(i);
+		}
+	}
+	CHECK(failed > 0);
+}
+
+static void each_call_failing_leaves_all_whole(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	failing_start();
+	for (unsigned w = 0; w < WAYS; w++)
+		fail_each(ways[w][0], ways[w][1],
+			  w % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN, 1);
+	/* Two in a row: what undoes a failure fails once too. */
+	fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_OUT_OF_MEMORY, 2);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+}
+
+/* The driver without events of whole contexts. */
+static void each_call_failing_with_an_older_driver(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuCtxRecordEvent = NULL;
+	make_objects();
+	failing_start();
+	fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_OUT_OF_MEMORY, 1);
+	fail_each(BO_SYSTEM, BO_VRAM, CUDA_ERROR_UNKNOWN, 1);
+}
+
+/* From one call on nothing works until the move is over: the undo fails too. */
+static void what_cannot_be_undone_is_lost(void)
+{
+	unsigned calls, lost = 0;
+
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	failing_start();
+	calls = calls_of(BO_VRAM, BO_GTT);
+	for (unsigned k = 1; k <= calls; k++) {
+		settle(BO_VRAM);
+		failing_from(k, UINT_MAX, CUDA_ERROR_OUT_OF_MEMORY);
+		move_all(BO_GTT);
+		failing_none();
+		gate_is_open();
+		for (unsigned i = 0; i < OBJECTS; i++) {
+			if (!objects[i].is_lost) {
+				check_whole(i);
+				continue;
+			}
+			lost++;
+			CHECK_EQ(objects[i].place, BO_NONE);
+			CHECK(gpu_bo_is_lost(gpu.owner));
+			/* The address may be given again. */
+			bo_put(&objects[i]);
+			moving_make(&objects[i], objects[i].addr - gpu.start, GRAIN, BO_VRAM);
+			moving_fill(&objects[i], i + 1);
+		}
+	}
+	CHECK(lost > 0);
+}
+
+static bool is_hung;
+
+static CUresult query_hung(CUstream stream)
+{
+	return is_hung ? CUDA_ERROR_NOT_READY : failing.real.cuStreamQuery(stream);
+}
+
+static void hung_copies_leave_all_where_it_was(void)
+{
+	uint64_t free_bytes;
+
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	free_bytes = sim_gpu_free_bytes();
+	make_objects();
+	failing_start();
+	real.cuStreamQuery = query_hung;
+	for (unsigned w = 0; w < 4; w++) {
+		settle(ways[w][0]);
+		is_hung = true;
+		CHECK_EQ(move_all(ways[w][1]), -EBUSY);
+		gate_is_open();
+		CHECK_EQ(move_all(ways[w][1]), -EBUSY);
+		is_hung = false;
+		CHECK_EQ(move_all(ways[w][1]), 0);
+		for (unsigned i = 0; i < OBJECTS; i++) {
+			CHECK_EQ(objects[i].place, ways[w][1]);
+			check_whole(i);
+		}
+	}
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+	CHECK_EQ(sim_gpu_free_bytes(), free_bytes);
+}
+
+/* Without host memory that the device can map. */
+static void pages_take_the_place_of_host_memory(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	CHECK(gpu_bo_has_gtt(gpu.owner));
+	CHECK_EQ(gpu_bo_add_peer(gpu.owner, ord0), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(each_call_failing_leaves_all_whole),
+		fresh_test(each_call_failing_with_an_older_driver),
+		fresh_test(what_cannot_be_undone_is_lost),
+		fresh_test(hung_copies_leave_all_where_it_was),
+		fresh_test(pages_take_the_place_of_host_memory),
+	};
+
+	return cmocka_run_group_tests_name("gpu_move", tests, NULL, NULL);
+}

@@ -188,12 +188,12 @@ static int make(struct backing *b, unsigned i)
 
 	if (rc < 0)
 		return rc;
-	bo_init(&b->bos[i], &b->device->bo, b->addr + at, bytes, 0);
-	b->bos[i].user = b;
+	bo_init(&b->objects[i].bo, &b->device->bo, b->addr + at, bytes, 0);
+	b->objects[i].bo.user = b;
 	atomic_fetch_add(&b->left, 1);
-	rc = fill(b->device, &b->bos[i]);
+	rc = fill(b->device, &b->objects[i].bo);
 	if (rc < 0)
-		bo_put(&b->bos[i]);
+		bo_put(&b->objects[i].bo);
 	return rc;
 }
 
@@ -201,7 +201,7 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 		 void *arg, struct backing **out_backing)
 {
 	unsigned count = (unsigned)((bytes + BO_BYTES - 1) / BO_BYTES), made = 0;
-	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->bos[0]));
+	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->objects[0]));
 	int rc = 0;
 
 	if (!b)
@@ -222,7 +222,7 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 		return 0;
 	}
 	while (made-- > 0)
-		bo_put(&b->bos[made]);
+		bo_put(&b->objects[made].bo);
 	/* Nothing used it: all have ended, but for one that the driver's side still holds. */
 	if (atomic_fetch_sub(&b->left, 1) == 1)
 		free(b);
@@ -235,7 +235,7 @@ void backing_close(struct backing *backing, uint64_t fence)
 
 	/* It may end with the last one. */
 	for (unsigned i = 0; i < count; i++) {
-		struct bo *bo = &backing->bos[i];
+		struct bo *bo = &backing->objects[i].bo;
 
 		if (fence)
 			bo_add_fence(bo, fence);
@@ -259,6 +259,25 @@ static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, u
 	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
 }
 
+void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes)
+{
+	unsigned first, end;
+
+	span(backing, addr, bytes, &first, &end);
+	for (unsigned i = first; i < end; i++)
+		atomic_fetch_add_explicit(&backing->objects[i].uses, 1, memory_order_relaxed);
+}
+
+uint64_t backing_room(const struct backing_device *device, enum bo_place place)
+{
+	uint64_t most = bound(device, place);
+
+	if (most == UINT64_MAX)
+		return most;
+	return bytes_beyond(most,
+			    residency_sum(device->bounds.own, residency_place(device, place)));
+}
+
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end, i;
@@ -266,21 +285,21 @@ int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 
 	span(backing, addr, bytes, &first, &end);
 	for (i = first; i < end && rc == 0; i++) {
-		rc = bo_reserve(&backing->bos[i], NULL);
+		rc = bo_reserve(&backing->objects[i].bo, NULL);
 		if (rc < 0)
 			break;
-		rc = bo_validate(&backing->bos[i], &vram, &(struct bo_ctx){ 0 });
+		rc = bo_validate(&backing->objects[i].bo, &vram, &(struct bo_ctx){ 0 });
 		if (rc == 0)
-			bo_pin(&backing->bos[i]);
-		bo_unreserve(&backing->bos[i]);
+			bo_pin(&backing->objects[i].bo);
+		bo_unreserve(&backing->objects[i].bo);
 		if (rc < 0)
 			break;
 	}
 	if (rc < 0)
 		while (i-- > first) {
-			bo_reserve(&backing->bos[i], NULL);
-			bo_unpin(&backing->bos[i]);
-			bo_unreserve(&backing->bos[i]);
+			bo_reserve(&backing->objects[i].bo, NULL);
+			bo_unpin(&backing->objects[i].bo);
+			bo_unreserve(&backing->objects[i].bo);
 		}
 	return rc;
 }
@@ -291,8 +310,8 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 
 	span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end; i++) {
-		bo_reserve(&backing->bos[i], NULL);
-		bo_unpin(&backing->bos[i]);
-		bo_unreserve(&backing->bos[i]);
+		bo_reserve(&backing->objects[i].bo, NULL);
+		bo_unpin(&backing->objects[i].bo);
+		bo_unreserve(&backing->objects[i].bo);
 	}
 }

@@ -11,6 +11,7 @@
 
 #include "core/bo.h"
 #include "core/device.h"
+#include "core/heat.h"
 
 #include <stdatomic.h>
 
@@ -45,6 +46,13 @@ struct backing;
 /* The last of its memory is given back: the addresses are free. Called without locks. */
 typedef void backing_end(struct backing *backing, void *arg);
 
+/* One of its objects, and how much it is used. */
+struct backing_object {
+	struct bo bo;          /* first: bo_ops give it */
+	_Atomic uint32_t uses; /* since the last round */
+	struct heat heat;      /* of core/balance.h alone */
+};
+
 struct backing {
 	/* constant */
 	struct backing_device *device;
@@ -53,7 +61,7 @@ struct backing {
 	void *arg;
 	unsigned count;
 	_Atomic unsigned left; /* objects that have not ended, atomic */
-	struct bo bos[];
+	struct backing_object objects[];
 };
 
 /*
@@ -69,6 +77,12 @@ void backing_close(struct backing *backing, uint64_t fence);
 
 /* Finishes what was closed and whose fences are done. True when there was some. */
 bool backing_reap(struct backing_device *device);
+
+/* Notes that work uses [addr, addr + bytes), which lies in it. */
+void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes);
+
+/* How much more the tenant may have in a place by its bound; UINT64_MAX: there is none. */
+uint64_t backing_room(const struct backing_device *device, enum bo_place place);
 
 /*
  * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. 0,

@@ -31,8 +31,9 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {
 	const struct backing_bounds *b = &device->bounds;
-	uint64_t bytes = __atomic_load_n(
-		is_host(place) ? &b->own->host_bytes : &b->own->resident_bytes, __ATOMIC_RELAXED);
+	uint64_t bytes = __atomic_load_n(is_host(place) ? &b->own->host_bytes :
+							  &b->own->resident_bytes,
+					 __ATOMIC_RELAXED);
 
 	if (!bytes && is_host(place))
 		bytes = b->host_default_bytes;
@@ -118,12 +119,9 @@ static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
 {
 	struct backing_device *device = owner;
 
-	if (!device->below->evict_to)
+	if (!device->bounds.may_spill || !device->below->evict_to)
 		return false;
-	if (!device->bounds.may_spill && !atomic_load(&device->is_held))
-		return false;
-	return !device->below->is_valuable ||
-	       device->below->is_valuable(device->owner, bo, place);
+	return !device->below->is_valuable || device->below->is_valuable(device->owner, bo, place);
 }
 
 static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enum bo_place place)

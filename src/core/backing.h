@@ -18,9 +18,9 @@
 /* What bounds where memory lies. Constant, but for the region's words. */
 struct backing_bounds {
 	struct ration_region *own;
-	unsigned slot;                /* this process's in it */
-	bool may_spill;               /* what has no room on the card may lie in host memory */
-	uint64_t host_default_bytes;  /* the bound where the region says none; 0: there is none */
+	unsigned slot;               /* this process's in it */
+	bool may_spill;              /* what has no room on the card may lie in host memory */
+	uint64_t host_default_bytes; /* the bound where the region says none; 0: there is none */
 };
 
 /* The buffer objects of one device, with charges and bounds between them and their owner. */
@@ -32,9 +32,7 @@ struct backing_device {
 	struct bo_ops ops;          /* ours, which call those below */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
-	/* atomic */
-	_Atomic bool is_held;    /* the program's work is: all may go */
-	_Atomic uint64_t ended;  /* buffer objects so far */
+	_Atomic uint64_t ended; /* buffer objects so far; atomic */
 };
 
 /* `below`, `owner` and what the bounds name are kept. */

@@ -154,9 +154,7 @@ bool balance_tick(struct balance *balance, struct backing_device *device)
 	struct looked_at l = { .count = 0 };
 	bool has_far;
 
-	if (!device->bounds.may_spill || atomic_load(&device->is_held))
-		return false;
-	if (bo_device_used(&device->bo, BO_GTT) == 0)
+	if (!device->bounds.may_spill || bo_device_used(&device->bo, BO_GTT) == 0)
 		return false;
 	if (look(&l, &device->bo)) {
 		if (balance->rest)

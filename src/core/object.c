@@ -209,8 +209,7 @@ static bool leave_space(struct object_space *space)
 	return --space->users == 0 && space->is_emptied;
 }
 
-static int alloc_small(struct object_device *d, const void *ctx, uint64_t bytes,
-		       uint64_t *out_addr)
+static int alloc_small(struct object_device *d, const void *ctx, uint64_t bytes, uint64_t *out_addr)
 {
 	struct object_space *space;
 	bool is_last = false;
@@ -243,8 +242,7 @@ static int open_large(struct object_device *d, uint64_t bytes, struct object **o
 	return rc;
 }
 
-static int alloc_large(struct object_device *d, const void *ctx, uint64_t bytes,
-		       uint64_t *out_addr)
+static int alloc_large(struct object_device *d, const void *ctx, uint64_t bytes, uint64_t *out_addr)
 {
 	uint64_t whole_bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
 	struct object_space *space;
@@ -310,9 +308,8 @@ bool object_find(uint64_t addr, struct object_info *out_info)
 
 static struct object_space *space_of(struct range_node *node)
 {
-	return node->color == OBJECT_REGION ?
-		       object_small_space_of((struct object_region *)node) :
-		       ((struct object *)node)->space;
+	return node->color == OBJECT_REGION ? object_small_space_of((struct object_region *)node) :
+					      ((struct object *)node)->space;
 }
 
 /* device's mutex. */
@@ -596,6 +593,13 @@ uint64_t object_idle_bytes(struct dev dev)
 	bytes = d->ending_bytes + object_small_idle_bytes(d);
 	pthread_mutex_unlock(&d->mutex);
 	return bytes;
+}
+
+struct bo_device *object_bos(struct dev dev)
+{
+	struct object_device *d = device_of(dev);
+
+	return d ? &d->backing.bo : NULL;
 }
 
 /* True when some of it lies in host memory. */

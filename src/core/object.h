@@ -109,5 +109,8 @@ bool object_reclaim(struct dev dev, int64_t wait_until_ns);
 /* Bytes that are charged and that object_alloc() can have again: freed, done with or not. */
 uint64_t object_idle_bytes(struct dev dev);
 
+/* The buffer objects of a device; NULL where it is not open. */
+struct bo_device *object_bos(struct dev dev);
+
 /* One round of the worker: what was idle for some rounds is given back. */
 void object_tick(void);

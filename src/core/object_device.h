@@ -25,7 +25,7 @@ LIST_HEAD(object_region_list, object_region);
 
 /* What one context has on the device. */
 struct object_space {
-	const void *ctx; /* constant */
+	const void *ctx;   /* constant */
 	struct slab *slab; /* constant */
 	/* device's mutex */
 	unsigned users;  /* threads that are about to give it memory or take some away */
@@ -34,7 +34,7 @@ struct object_space {
 	struct object_list objects;
 	struct object_region_list regions;
 	LIST_ENTRY(object_space) link;
-	struct object_space *also; /* ended with it: another of the same context */
+	struct object_space *also;    /* ended with it: another of the same context */
 	struct object_device *device; /* constant */
 };
 
@@ -53,8 +53,8 @@ struct object_device {
 	/* mutex */
 	struct range addresses;
 	struct object_space_list spaces;
-	uint64_t ending_bytes; /* freed, and being given back */
-	uint64_t last_fence;               /* the highest that a freed one waits for */
-	uint64_t known_done;               /* up to which fence all was done, when asked last */
-	uint64_t frees, ticked_frees;      /* so far, and at the last round of the worker */
+	uint64_t ending_bytes;        /* freed, and being given back */
+	uint64_t last_fence;          /* the highest that a freed one waits for */
+	uint64_t known_done;          /* up to which fence all was done, when asked last */
+	uint64_t frees, ticked_frees; /* so far, and at the last round of the worker */
 };

@@ -329,9 +329,9 @@ static struct backing *take_empty(struct object_device *d, uint64_t keep_bytes)
 	LIST_FOREACH(space, &d->spaces, link) {
 		if (space->is_ended || !slab_shrink_begin(space->slab, keep_bytes, &extent))
 			continue;
-		backing = region_of(&extent)->extents[(extent.addr -
-						       region_of(&extent)->node.start) /
-						      SLAB_BLOCK_BYTES];
+		backing =
+			region_of(&extent)->extents[(extent.addr - region_of(&extent)->node.start) /
+						    SLAB_BLOCK_BYTES];
 		set_extent(region_of(&extent), &extent, NULL);
 		d->ending_bytes += extent.bytes;
 		return backing;

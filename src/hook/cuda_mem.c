@@ -141,9 +141,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
-	if (movable_is_on() &&
-	    movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr, &res) ==
-		    MOVABLE_DONE) {
+	if (movable_is_on() && movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr,
+					     &res) == MOVABLE_DONE) {
 		if (res == CUDA_SUCCESS)
 			*out_pitch_bytes = bytes / height;
 		return res;

@@ -8,6 +8,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/own_row.h"
+#include "hook/suspend.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -41,6 +42,7 @@ void movable_start(struct region *region)
 	process_wipe_on_fork(&state, sizeof(state));
 	gpu_object_init();
 	object_init();
+	suspend_start(region);
 	state.s.own = region->own;
 	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
 	atomic_store(&state.s.is_on, true);

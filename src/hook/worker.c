@@ -11,6 +11,7 @@
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
 #include "hook/own_row.h"
+#include "hook/suspend.h"
 #include "hook/work.h"
 
 #include <errno.h>
@@ -88,6 +89,11 @@ static void rest(int64_t look_ns)
 		sys_futex_wait(&worker.s.stop, 0, nap_ns);
 }
 
+static int64_t soonest(int64_t a_ns, int64_t b_ns)
+{
+	return a_ns < b_ns ? a_ns : b_ns;
+}
+
 static void *run(void *arg)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -101,8 +107,9 @@ static void *run(void *arg)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 	/* Who starts this has just looked. */
 	look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
-	while (!atomic_load(&worker.s.stop)) {
-		rest(look_ns);
+	/* Who has the gate shut opens it again, also in a program that is about to end. */
+	while (!atomic_load(&worker.s.stop) || suspend_is_shut()) {
+		rest(soonest(look_ns, suspend_tick()));
 		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
 			continue;
 		look();

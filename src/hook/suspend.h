@@ -1,0 +1,24 @@
+/*
+ * Suspension: what the region asks of the tenant (enum ration_suspend), done by the worker. The gate
+ * is shut and stays so, all objects leave the device, and come back under their addresses before it
+ * opens again.
+ *
+ * Where it does not go now (work that does not end, a capture, no room in host memory) all is put
+ * back, the program goes on, why is said in the region, and it is tried again: after 10 ms at first,
+ * later once a second.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct region;
+
+/* With the start of a member of a movable tenant. The region is kept. */
+void suspend_start(struct region *region);
+
+/* Does what is asked, if it can be done. When it is to be called again (clock_now_ns()). The worker. */
+int64_t suspend_tick(void);
+
+/* True while the worker has the gate shut. */
+bool suspend_is_shut(void);

@@ -221,7 +221,11 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);
-	movable_start(region);
+	rc = movable_start(region);
+	if (rc < 0) {
+		p->error = rc;
+		return INIT_FAILED;
+	}
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

@@ -33,21 +33,6 @@ struct movable_state {
 };
 PROCESS_STATE(movable_state, state);
 
-void movable_start(struct region *region)
-{
-	uint32_t flags = region->own->flags;
-
-	if (!(flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
-		return;
-	process_wipe_on_fork(&state, sizeof(state));
-	gpu_object_init();
-	object_init();
-	suspend_start(region);
-	state.s.own = region->own;
-	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
-	atomic_store(&state.s.is_on, true);
-}
-
 bool movable_is_on(void)
 {
 	return atomic_load_explicit(&state.s.is_on, memory_order_relaxed);
@@ -88,6 +73,44 @@ static int open_device(struct dev dev)
 			break;
 	}
 	return rc;
+}
+
+/* What an oversubscribed tenant cannot do without. */
+static int open_all(void)
+{
+	for (int o = 0; o < device_ordinals(); o++) {
+		struct dev dev;
+		int rc;
+
+		if (!device_by_ordinal((struct cuda_ord){ o }, &dev))
+			continue;
+		rc = open_device(dev);
+		if (rc == 0 && !gpu_object_can_spill((struct cuda_ord){ o }))
+			rc = -ENOTSUP;
+		if (rc < 0) {
+			log_error("device %d (%.12s): host memory cannot take the place of its own "
+				  "(%s): it cannot be oversubscribed",
+				  dev.v, quota_uuid(dev), strerror(-rc));
+			return rc;
+		}
+	}
+	return 0;
+}
+
+int movable_start(struct region *region)
+{
+	uint32_t flags = region->own->flags;
+
+	if (!(flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
+		return 0;
+	process_wipe_on_fork(&state, sizeof(state));
+	gpu_object_init();
+	object_init();
+	suspend_start(region);
+	state.s.own = region->own;
+	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
+	atomic_store(&state.s.is_on, true);
+	return state.s.may_spill ? open_all() : 0;
 }
 
 /* Slow path of serves(). Two threads may come at once: the second finds the device open. */

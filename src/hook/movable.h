@@ -7,8 +7,12 @@
 #include "core/object.h"
 #include "hook/enter.h"
 
-/* Says whether the tenant is movable, with the start of a member. The region is kept. */
-void movable_start(struct region *region);
+/*
+ * Says whether the tenant is movable, with the start of a member, when the devices are known. The
+ * region is kept. 0; or an error, of which a line was logged: the tenant is oversubscribed, and host
+ * memory cannot take the place of some device's.
+ */
+int movable_start(struct region *region);
 
 /* True when linear memory of this process is of objects. One load. */
 bool movable_is_on(void);

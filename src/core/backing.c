@@ -30,13 +30,10 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 /* What the tenant may have in a place; UINT64_MAX: no bound. */
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {
-	const struct backing_bounds *b = &device->bounds;
-	uint64_t bytes = __atomic_load_n(is_host(place) ? &b->own->host_bytes :
-							  &b->own->resident_bytes,
-					 __ATOMIC_RELAXED);
+	const struct ration_region *own = device->bounds.own;
+	uint64_t bytes = is_host(place) ? residency_host_limit(own) :
+					  __atomic_load_n(&own->resident_bytes, __ATOMIC_RELAXED);
 
-	if (!bytes && is_host(place))
-		bytes = b->host_default_bytes;
 	return bytes ? bytes : UINT64_MAX;
 }
 

@@ -20,7 +20,6 @@ struct backing_bounds {
 	struct ration_region *own;
 	unsigned slot;               /* this process's in it */
 	bool may_spill;              /* what has no room on the card may lie in host memory */
-	uint64_t host_default_bytes; /* the bound where the region says none; 0: there is none */
 };
 
 /* The buffer objects of one device, with charges and bounds between them and their owner. */

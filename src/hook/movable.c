@@ -1,6 +1,5 @@
 #include "hook/movable.h"
 
-#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
@@ -59,7 +58,6 @@ static int open_device(struct dev dev)
 		.own = state.s.own,
 		.slot = quota_slot(),
 		.may_spill = state.s.may_spill,
-		.host_default_bytes = host_memory_default_bytes(),
 	};
 	struct gpu_bo *owner;
 	struct cuda_ord ord;

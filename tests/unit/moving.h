@@ -24,6 +24,7 @@ static struct {
 	struct bo_device device;
 	CUcontext ctx;
 	uint64_t start; /* of the addresses */
+	void (*before_open)(void); /* changes the driver's calls, if a test wants that */
 } gpu;
 
 static const struct bo_want moving_wants[BO_PLACES] = {
@@ -57,6 +58,8 @@ static inline void moving_start(const char *settings, const struct gpu_bo_setup 
 	gpu.ctx = sim_gpu_start(settings);
 	gpu_bo_init();
 	gpu_fence_add_context(gpu.ctx, ord0, true);
+	if (gpu.before_open)
+		gpu.before_open();
 	CHECK_EQ(gpu_bo_open(ord0, setup, &gpu.owner), 0);
 	ops = gpu_bo_ops;
 	ops.destroy = moving_destroyed;

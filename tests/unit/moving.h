@@ -36,7 +36,7 @@ static const struct bo_want moving_wants[BO_PLACES] = {
 static inline void moving_destroyed(void *owner, struct bo *bo)
 {
 	(void)owner;
-	bo->user = NULL;
+	__atomic_store_n(&bo->user, NULL, __ATOMIC_RELEASE);
 }
 
 static inline void moving_changed(const struct bo_device *device)
@@ -86,6 +86,7 @@ static inline int moving_put(struct bo *bo, enum bo_place place)
 static inline void moving_make(struct bo *bo, uint64_t offset, uint64_t bytes, enum bo_place place)
 {
 	bo_init(bo, &gpu.device, gpu.start + offset, bytes, 0);
+	bo->user = &gpu;
 	CHECK_EQ(moving_put(bo, place), 0);
 }
 

@@ -30,13 +30,10 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 /* What the tenant may have in a place; UINT64_MAX: no bound. */
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {
-	const struct backing_bounds *b = &device->bounds;
-	uint64_t bytes = __atomic_load_n(is_host(place) ? &b->own->host_bytes :
-							  &b->own->resident_bytes,
-					 __ATOMIC_RELAXED);
+	const struct ration_region *own = device->bounds.own;
+	uint64_t bytes = is_host(place) ? residency_host_limit(own) :
+					  __atomic_load_n(&own->resident_bytes, __ATOMIC_RELAXED);
 
-	if (!bytes && is_host(place))
-		bytes = b->host_default_bytes;
 	return bytes ? bytes : UINT64_MAX;
 }
 
@@ -119,9 +116,7 @@ static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
 {
 	struct backing_device *device = owner;
 
-	if (!device->below->evict_to)
-		return false;
-	if (!device->bounds.may_spill && !atomic_load(&device->is_held))
+	if (!device->bounds.may_spill || !device->below->evict_to)
 		return false;
 	return !device->below->is_valuable || device->below->is_valuable(device->owner, bo, place);
 }
@@ -188,12 +183,12 @@ static int make(struct backing *b, unsigned i)
 
 	if (rc < 0)
 		return rc;
-	bo_init(&b->bos[i], &b->device->bo, b->addr + at, bytes, 0);
-	b->bos[i].user = b;
+	bo_init(&b->objects[i].bo, &b->device->bo, b->addr + at, bytes, 0);
+	b->objects[i].bo.user = b;
 	atomic_fetch_add(&b->left, 1);
-	rc = fill(b->device, &b->bos[i]);
+	rc = fill(b->device, &b->objects[i].bo);
 	if (rc < 0)
-		bo_put(&b->bos[i]);
+		bo_put(&b->objects[i].bo);
 	return rc;
 }
 
@@ -201,7 +196,7 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 		 void *arg, struct backing **out_backing)
 {
 	unsigned count = (unsigned)((bytes + BO_BYTES - 1) / BO_BYTES), made = 0;
-	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->bos[0]));
+	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->objects[0]));
 	int rc = 0;
 
 	if (!b)
@@ -222,7 +217,7 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 		return 0;
 	}
 	while (made-- > 0)
-		bo_put(&b->bos[made]);
+		bo_put(&b->objects[made].bo);
 	/* Nothing used it: all have ended, but for one that the driver's side still holds. */
 	if (atomic_fetch_sub(&b->left, 1) == 1)
 		free(b);
@@ -235,7 +230,7 @@ void backing_close(struct backing *backing, uint64_t fence)
 
 	/* It may end with the last one. */
 	for (unsigned i = 0; i < count; i++) {
-		struct bo *bo = &backing->bos[i];
+		struct bo *bo = &backing->objects[i].bo;
 
 		if (fence)
 			bo_add_fence(bo, fence);
@@ -259,6 +254,25 @@ static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, u
 	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
 }
 
+void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes)
+{
+	unsigned first, end;
+
+	span(backing, addr, bytes, &first, &end);
+	for (unsigned i = first; i < end; i++)
+		atomic_fetch_add_explicit(&backing->objects[i].uses, 1, memory_order_relaxed);
+}
+
+uint64_t backing_room(const struct backing_device *device, enum bo_place place)
+{
+	uint64_t most = bound(device, place);
+
+	if (most == UINT64_MAX)
+		return most;
+	return bytes_beyond(most,
+			    residency_sum(device->bounds.own, residency_place(device, place)));
+}
+
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end, i;
@@ -266,21 +280,21 @@ int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 
 	span(backing, addr, bytes, &first, &end);
 	for (i = first; i < end && rc == 0; i++) {
-		rc = bo_reserve(&backing->bos[i], NULL);
+		rc = bo_reserve(&backing->objects[i].bo, NULL);
 		if (rc < 0)
 			break;
-		rc = bo_validate(&backing->bos[i], &vram, &(struct bo_ctx){ 0 });
+		rc = bo_validate(&backing->objects[i].bo, &vram, &(struct bo_ctx){ 0 });
 		if (rc == 0)
-			bo_pin(&backing->bos[i]);
-		bo_unreserve(&backing->bos[i]);
+			bo_pin(&backing->objects[i].bo);
+		bo_unreserve(&backing->objects[i].bo);
 		if (rc < 0)
 			break;
 	}
 	if (rc < 0)
 		while (i-- > first) {
-			bo_reserve(&backing->bos[i], NULL);
-			bo_unpin(&backing->bos[i]);
-			bo_unreserve(&backing->bos[i]);
+			bo_reserve(&backing->objects[i].bo, NULL);
+			bo_unpin(&backing->objects[i].bo);
+			bo_unreserve(&backing->objects[i].bo);
 		}
 	return rc;
 }
@@ -291,8 +305,8 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 
 	span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end; i++) {
-		bo_reserve(&backing->bos[i], NULL);
-		bo_unpin(&backing->bos[i]);
-		bo_unreserve(&backing->bos[i]);
+		bo_reserve(&backing->objects[i].bo, NULL);
+		bo_unpin(&backing->objects[i].bo);
+		bo_unreserve(&backing->objects[i].bo);
 	}
 }

@@ -11,6 +11,7 @@
 
 #include "core/bo.h"
 #include "core/device.h"
+#include "core/heat.h"
 
 #include <stdatomic.h>
 
@@ -19,7 +20,6 @@ struct backing_bounds {
 	struct ration_region *own;
 	unsigned slot;               /* this process's in it */
 	bool may_spill;              /* what has no room on the card may lie in host memory */
-	uint64_t host_default_bytes; /* the bound where the region says none; 0: there is none */
 };
 
 /* The buffer objects of one device, with charges and bounds between them and their owner. */
@@ -31,9 +31,7 @@ struct backing_device {
 	struct bo_ops ops;          /* ours, which call those below */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
-	/* atomic */
-	_Atomic bool is_held;   /* the program's work is: all may go */
-	_Atomic uint64_t ended; /* buffer objects so far */
+	_Atomic uint64_t ended; /* buffer objects so far; atomic */
 };
 
 /* `below`, `owner` and what the bounds name are kept. */
@@ -45,6 +43,13 @@ struct backing;
 /* The last of its memory is given back: the addresses are free. Called without locks. */
 typedef void backing_end(struct backing *backing, void *arg);
 
+/* One of its objects, and how much it is used. */
+struct backing_object {
+	struct bo bo;          /* first: bo_ops give it */
+	_Atomic uint32_t uses; /* since the last round */
+	struct heat heat;      /* of core/balance.h alone */
+};
+
 struct backing {
 	/* constant */
 	struct backing_device *device;
@@ -53,7 +58,7 @@ struct backing {
 	void *arg;
 	unsigned count;
 	_Atomic unsigned left; /* objects that have not ended, atomic */
-	struct bo bos[];
+	struct backing_object objects[];
 };
 
 /*
@@ -69,6 +74,12 @@ void backing_close(struct backing *backing, uint64_t fence);
 
 /* Finishes what was closed and whose fences are done. True when there was some. */
 bool backing_reap(struct backing_device *device);
+
+/* Notes that work uses [addr, addr + bytes), which lies in it. */
+void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes);
+
+/* How much more the tenant may have in a place by its bound; UINT64_MAX: there is none. */
+uint64_t backing_room(const struct backing_device *device, enum bo_place place);
 
 /*
  * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. 0,

@@ -17,17 +17,6 @@ struct find {
 	struct bo *busy;        /* the first that somebody else has, with a reference */
 };
 
-/* A reference to what may have lost its last one. */
-static bool get_unless_deleted(struct bo *bo)
-{
-	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
-
-	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	return refs > 0;
-}
-
 static bool may_go(const struct bo *bo, enum bo_place place, const struct bo_round *round)
 {
 	const struct bo_ops *ops = bo->device->ops;
@@ -49,9 +38,9 @@ static bool pick(struct bo *bo, enum bo_place place, struct bo_round *round, str
 	if (!bo_batch_has_room(find->batch))
 		return false;
 	if (!bo_reserve_try(bo, round->ctx->ticket)) {
-		if (!find->busy && get_unless_deleted(bo))
+		if (!find->busy && bo_device_get(bo))
 			find->busy = bo;
-	} else if (get_unless_deleted(bo)) {
+	} else if (bo_device_get(bo)) {
 		bo_batch_add(find->batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
 		find->bytes += bo->memory.bytes;
 	} else {

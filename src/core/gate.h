@@ -24,7 +24,7 @@
 enum gate_open { GATE_SHUT, GATE_OPEN, GATE_WATCHED };
 
 /* Who watches: bits. */
-enum gate_watcher { GATE_METERING = 1, GATE_FUNCTIONS = 2 };
+enum gate_watcher { GATE_METERING = 1, GATE_FUNCTIONS = 2, GATE_USES = 4 };
 
 struct gate_cell {
 	/* Its thread: odd between enter and leave, two more after each. */

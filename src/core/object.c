@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/charge.h"
+#include "core/gate.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
 
@@ -24,6 +25,7 @@ struct object_state {
 	struct object_device *_Atomic devices[RATION_DEVICES];
 	int error[RATION_DEVICES]; /* mutex: why it cannot be opened */
 	_Atomic uint64_t last_id;
+	_Atomic bool wants_uses;
 };
 PROCESS_STATE(object_state, state);
 
@@ -357,6 +359,51 @@ static void unpin(struct object_device *d, struct range_node *node, const struct
 	pthread_mutex_lock(&d->mutex);
 }
 
+/* device's mutex: the piece is in use, so that what is behind it stays. */
+static void use(struct range_node *node, uint64_t addr, uint64_t bytes)
+{
+	if (node->color == OBJECT_REGION)
+		object_small_use((struct object_region *)node, addr, bytes);
+	else
+		backing_use(((struct object *)node)->backing, addr, bytes);
+}
+
+bool object_use(uint64_t addr, uint64_t bytes)
+{
+	struct object_device *d = bytes ? device_at(addr) : NULL;
+	struct object_info info;
+	struct range_node *node;
+	bool is_inside;
+
+	if (!d)
+		return true;
+	pthread_mutex_lock(&d->mutex);
+	is_inside = find(d, addr, &node, &info) && bytes <= info.addr + info.bytes - addr;
+	if (is_inside)
+		use(node, addr, bytes);
+	pthread_mutex_unlock(&d->mutex);
+	return is_inside;
+}
+
+void object_use_whole(uint64_t addr)
+{
+	struct object_device *d = device_at(addr);
+	struct object_info info;
+	struct range_node *node;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->mutex);
+	if (find(d, addr, &node, &info))
+		use(node, info.addr, info.bytes);
+	pthread_mutex_unlock(&d->mutex);
+}
+
+bool object_wants_uses(void)
+{
+	return atomic_load_explicit(&state.s.wants_uses, memory_order_relaxed);
+}
+
 int object_pin(uint64_t addr, uint64_t id)
 {
 	struct object_device *d = device_at(addr);
@@ -555,7 +602,8 @@ struct bo_device *object_bos(struct dev dev)
 	return d ? &d->backing.bo : NULL;
 }
 
-static void tick(struct object_device *d)
+/* True when some of it lies in host memory. */
+static bool tick(struct object_device *d)
 {
 	bool is_quiet;
 
@@ -566,14 +614,21 @@ static void tick(struct object_device *d)
 	poll_small(d, ask_done(d));
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
 	backing_reap(&d->backing);
+	return balance_tick(&d->balance, &d->backing);
 }
 
 void object_tick(void)
 {
+	bool has_far = false;
+
 	for (int i = 0; i < RATION_DEVICES; i++) {
 		struct object_device *d = device_of((struct dev){ i });
 
 		if (d)
-			tick(d);
+			has_far |= tick(d);
 	}
+	if (has_far == object_wants_uses())
+		return;
+	atomic_store(&state.s.wants_uses, has_far);
+	gate_watch(GATE_USES, has_far);
 }

@@ -71,6 +71,18 @@ bool object_find(uint64_t addr, struct object_info *out_info);
 bool object_is_ours(uint64_t addr);
 
 /*
+ * Notes that work uses [addr, addr + bytes). False when it begins in or beyond an object and does not
+ * lie in one; true for addresses that are not ours, and for no bytes.
+ */
+bool object_use(uint64_t addr, uint64_t bytes);
+
+/* Notes that work uses all of the object in which `addr` lies, if it does. */
+void object_use_whole(uint64_t addr);
+
+/* True while uses matter: some of the objects lie in host memory. One load. */
+bool object_wants_uses(void);
+
+/*
  * Keeps the object with this number at `addr` where its memory is until it is freed. Pinning twice
  * is pinning once. 0; -ENOENT when it was freed meanwhile; -EBUSY when it could not be had in time.
  */

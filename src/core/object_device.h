@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/backing.h"
+#include "core/balance.h"
 #include "core/range.h"
 #include "core/slab.h"
 
@@ -47,6 +48,7 @@ struct object_device {
 	uint64_t start, end;
 	/* has locks of its own */
 	struct backing_device backing;
+	struct balance balance; /* the worker's alone */
 	pthread_mutex_t mutex;
 	/* mutex */
 	struct range addresses;

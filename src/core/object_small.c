@@ -124,6 +124,19 @@ static uint64_t part_of(const struct backing *extent, uint64_t addr, uint64_t by
 	return left_bytes < bytes ? left_bytes : bytes;
 }
 
+void object_small_use(struct object_region *region, uint64_t addr, uint64_t bytes)
+{
+	while (bytes) {
+		struct backing *extent =
+			region->extents[(addr - region->node.start) / SLAB_BLOCK_BYTES];
+		uint64_t part_bytes = part_of(extent, addr, bytes);
+
+		backing_use(extent, addr, part_bytes);
+		addr += part_bytes;
+		bytes -= part_bytes;
+	}
+}
+
 /* The piece keeps its extents, and the region with them. */
 static struct backing *extent_of(struct object_region *region, uint64_t addr)
 {

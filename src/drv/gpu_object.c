@@ -32,6 +32,13 @@ CUresult gpu_object_sync_memops(const void *ctx)
 	return res == CUDA_SUCCESS ? res : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+bool gpu_object_can_spill(struct cuda_ord ord)
+{
+	struct gpu_bo *owner;
+
+	return gpu_bo_open(ord, NULL, &owner) == 0 && gpu_bo_has_gtt(owner);
+}
+
 static int reserve(void *owner, uint64_t bytes, uint64_t *out_addr)
 {
 	(void)owner;

@@ -16,5 +16,8 @@ void gpu_object_init(void);
  */
 CUresult gpu_object_sync_memops(const void *ctx);
 
+/* True when host memory can lie at addresses of objects of the device, which is open. */
+bool gpu_object_can_spill(struct cuda_ord ord);
+
 /* For object_open(), with an owner of gpu_bo_open(). */
 extern const struct object_ops gpu_object_ops __attribute__((visibility("hidden")));

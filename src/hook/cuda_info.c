@@ -7,6 +7,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_pool.h"
 #include "hook/enter.h"
+#include "shm/residency.h"
 
 /*
  * The card's figures as the tenant sees them: free is what an allocation can really get, with what
@@ -16,6 +17,8 @@ static uint64_t shared_free(struct dev dev, const struct quota_share *share, uin
 {
 	uint64_t idle_bytes = dev.v < 0 ? 0 : object_idle_bytes(dev);
 
+	if (dev.v >= 0)
+		free_bytes = residency_free(init_region()->own, dev.v, free_bytes);
 	if (share->limit_bytes)
 		free_bytes = bytes_least(free_bytes, share->left_bytes);
 	return free_bytes + idle_bytes;
@@ -23,7 +26,11 @@ static uint64_t shared_free(struct dev dev, const struct quota_share *share, uin
 
 static uint64_t shared_total(const struct quota_share *share, uint64_t total_bytes)
 {
-	return share->limit_bytes ? bytes_least(total_bytes, share->limit_bytes) : total_bytes;
+	if (!share->limit_bytes)
+		return total_bytes;
+	return residency_is_oversubscribed(init_region()->own) ?
+		       share->limit_bytes :
+		       bytes_least(total_bytes, share->limit_bytes);
 }
 
 static bool current_device(struct dev *out_dev)
@@ -109,7 +116,7 @@ static uint64_t total_share(CUdevice ord, uint64_t total_bytes)
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
 		return total_bytes;
 	limit = quota_limit(dev);
-	return limit ? bytes_least(total_bytes, limit) : total_bytes;
+	return shared_total(&(struct quota_share){ .limit_bytes = limit }, total_bytes);
 }
 
 CUresult hook_cuDeviceTotalMem_v2(size_t *out_bytes, CUdevice ord)

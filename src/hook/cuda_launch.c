@@ -7,17 +7,17 @@
 		unsigned int
 #define BLOCKS ((uint64_t)b * c * d)
 
-WORK(cuLaunchKernel, a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+WORK_WITH(cuLaunchKernel, uses_launch(a, j, k), a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
      void **)
-WORK(cuLaunchKernel_ptsz, a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
+WORK_WITH(cuLaunchKernel_ptsz, uses_launch(a, j, k), a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
      void **)
-WORK(cuLaunchKernelEx, b, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
+WORK_WITH(cuLaunchKernelEx, uses_launch(b, c, d), b, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
      void **)
-WORK(cuLaunchKernelEx_ptsz, b, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
+WORK_WITH(cuLaunchKernelEx_ptsz, uses_launch(b, c, d), b, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
      void **)
-WORK(cuLaunchCooperativeKernel, a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
+WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, j, NULL), a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
      void **)
-WORK(cuLaunchCooperativeKernel_ptsz, a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE,
+WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, j, NULL), a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE,
      CUstream, void **)
 /* Of the calling thread's device: the driver wants one of each, from one thread. */
 WORK(cuLaunchCooperativeKernelMultiDevice, a ? a->function : NULL, work_launches(a, b),

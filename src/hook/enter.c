@@ -96,15 +96,20 @@ CUresult enter_refused(int rc, struct dev dev, uint64_t bytes)
 /* No card has so much. */
 #define NEVER_BYTES ((size_t)1 << 62)
 
-CUresult enter_refused_now(int rc, struct dev dev, uint64_t bytes)
+CUresult enter_would_allow(void)
 {
-	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult res = CUDA_SUCCESS;
 	CUdeviceptr addr;
 
-	if (rc == -EDQUOT && real.cuMemAlloc_v2)
+	if (real.cuMemAlloc_v2)
 		res = real.cuMemAlloc_v2(&addr, NEVER_BYTES);
-	if (res == CUDA_ERROR_OUT_OF_MEMORY || res == CUDA_ERROR_INVALID_VALUE ||
-	    res == CUDA_SUCCESS)
-		return enter_refused(rc, dev, bytes);
-	return res;
+	return res == CUDA_ERROR_OUT_OF_MEMORY || res == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS :
+										    res;
+}
+
+CUresult enter_refused_now(int rc, struct dev dev, uint64_t bytes)
+{
+	CUresult res = rc == -EDQUOT ? enter_would_allow() : CUDA_SUCCESS;
+
+	return res == CUDA_SUCCESS ? enter_refused(rc, dev, bytes) : res;
 }

@@ -36,6 +36,12 @@ CUresult enter_refusal(void);
 CUresult enter_refused(int rc, struct dev dev, uint64_t bytes);
 
 /*
+ * What the driver says of the moment to an allocation: CUDA_SUCCESS, or the error of a capture that
+ * forbids it, which is broken then as the driver does, or one that stays. Nothing is allocated.
+ */
+CUresult enter_would_allow(void);
+
+/*
  * As that before a call that the driver would not serve during a capture, nor after an error that
  * stays: what it says of the moment comes first.
  */

@@ -11,9 +11,13 @@
 #include "core/gate.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
+#include "hook/uses.h"
 #include "hook/work.h"
 
-#define GATED(sym, ...)                                  \
+#define GATED(sym, ...) GATED_ON(sym, true, __VA_ARGS__)
+
+/* As GATED(); what is not right (an expression of the parameters a, b, c...) is INVALID_VALUE. */
+#define GATED_ON(sym, is_right, ...)                     \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
 	{                                                \
 		uint32_t was_in;                         \
@@ -21,6 +25,8 @@
                                                          \
 		if (!ENTER_HAS(sym))                     \
 			return enter_missing();          \
+		if (!(is_right))                         \
+			return CUDA_ERROR_INVALID_VALUE; \
 		was_in = gate_enter();                   \
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
 		gate_leave(was_in);                      \
@@ -32,7 +38,17 @@
  * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
  * made of it, and little while nothing but other functions' first launches are watched for.
  */
-#define WORK(sym, function, call, ...)                                                  \
+#define WORK(sym, function, call, ...) WORK_OF(sym, true, (void)0, function, call, __VA_ARGS__)
+
+/* As WORK() and GATED_ON(). */
+#define WORK_ON(sym, is_right, function, call, ...) \
+	WORK_OF(sym, is_right, (void)0, function, call, __VA_ARGS__)
+
+/* As WORK(), with what says which objects it uses, for when that is asked for. */
+#define WORK_WITH(sym, uses, function, call, ...) \
+	WORK_OF(sym, true, uses, function, call, __VA_ARGS__)
+
+#define WORK_OF(sym, is_right, uses, function, call, ...)                               \
 	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		struct work w;                                                          \
@@ -41,6 +57,9 @@
                                                                                         \
 		if (!ENTER_HAS(sym))                                                    \
 			return enter_missing();                                         \
+		if (object_wants_uses()) {                                              \
+			uses;                                                           \
+		}                                                                       \
 		if (work_passes(function)) {                                            \
 			was_in = gate_enter();                                          \
 			res = real.sym(GATED_ARGS(__VA_ARGS__));                        \
@@ -61,6 +80,8 @@
 		uint32_t was_in;                                                        \
 		CUresult res;                                                           \
                                                                                         \
+		if (!(is_right))                                                        \
+			return CUDA_ERROR_INVALID_VALUE;                                \
 		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
 			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
@@ -75,7 +96,9 @@ static inline bool work_passes(const void *function)
 }
 
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
-#define GATED_WAIT(sym, is_per_thread, ...)                                \
+#define GATED_WAIT(sym, is_per_thread, ...) GATED_WAIT_ON(sym, true, is_per_thread, __VA_ARGS__)
+
+#define GATED_WAIT_ON(sym, is_right, is_per_thread, ...)                   \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \
 	{                                                                  \
 		int64_t begin_ns = metering_is_on() ? clock_now_ns() : 0;  \
@@ -84,6 +107,8 @@ static inline bool work_passes(const void *function)
                                                                            \
 		if (!ENTER_HAS(sym))                                       \
 			return enter_missing();                            \
+		if (!(is_right))                                           \
+			return CUDA_ERROR_INVALID_VALUE;                   \
 		was_in = gate_enter();                                     \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                   \
 		gate_leave(was_in);                                        \

@@ -11,6 +11,7 @@
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
 #include "hook/movable.h"
+#include "shm/residency.h"
 #include "shm/spec.h"
 
 #include <errno.h>
@@ -181,7 +182,7 @@ static void warn_of_limits(const struct region *r)
 		uint64_t limit = region_limit(r->hami, r->own, d);
 		uint64_t physical = r->own->devices[d].physical_bytes;
 
-		if (limit && physical && limit > physical)
+		if (limit && physical && limit > physical && !residency_is_oversubscribed(r->own))
 			log_warn("%s: %llu MiB for device %d is more than its %llu MiB: the card's "
 				 "size holds",
 				 r->own->mem_source, (unsigned long long)(limit >> 20), d,
@@ -221,7 +222,11 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);
-	movable_start(region);
+	rc = movable_start(region);
+	if (rc < 0) {
+		p->error = rc;
+		return INIT_FAILED;
+	}
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

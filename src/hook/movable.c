@@ -1,9 +1,9 @@
 #include "hook/movable.h"
 
-#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/own_row.h"
@@ -32,21 +32,6 @@ struct movable_state {
 };
 PROCESS_STATE(movable_state, state);
 
-void movable_start(struct region *region)
-{
-	uint32_t flags = region->own->flags;
-
-	if (!(flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
-		return;
-	process_wipe_on_fork(&state, sizeof(state));
-	gpu_object_init();
-	object_init();
-	suspend_start(region);
-	state.s.own = region->own;
-	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
-	atomic_store(&state.s.is_on, true);
-}
-
 bool movable_is_on(void)
 {
 	return atomic_load_explicit(&state.s.is_on, memory_order_relaxed);
@@ -73,7 +58,6 @@ static int open_device(struct dev dev)
 		.own = state.s.own,
 		.slot = quota_slot(),
 		.may_spill = state.s.may_spill,
-		.host_default_bytes = host_memory_default_bytes(),
 	};
 	struct gpu_bo *owner;
 	struct cuda_ord ord;
@@ -87,6 +71,44 @@ static int open_device(struct dev dev)
 			break;
 	}
 	return rc;
+}
+
+/* What an oversubscribed tenant cannot do without. */
+static int open_all(void)
+{
+	for (int o = 0; o < device_ordinals(); o++) {
+		struct dev dev;
+		int rc;
+
+		if (!device_by_ordinal((struct cuda_ord){ o }, &dev))
+			continue;
+		rc = open_device(dev);
+		if (rc == 0 && !gpu_object_can_spill((struct cuda_ord){ o }))
+			rc = -ENOTSUP;
+		if (rc < 0) {
+			log_error("device %d (%.12s): host memory cannot take the place of its own "
+				  "(%s): it cannot be oversubscribed",
+				  dev.v, quota_uuid(dev), strerror(-rc));
+			return rc;
+		}
+	}
+	return 0;
+}
+
+int movable_start(struct region *region)
+{
+	uint32_t flags = region->own->flags;
+
+	if (!(flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
+		return 0;
+	process_wipe_on_fork(&state, sizeof(state));
+	gpu_object_init();
+	object_init();
+	suspend_start(region);
+	state.s.own = region->own;
+	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;
+	atomic_store(&state.s.is_on, true);
+	return state.s.may_spill ? open_all() : 0;
 }
 
 /* Slow path of serves(). Two threads may come at once: the second finds the device open. */
@@ -130,7 +152,9 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	}
 	if (what != ENTER_CHARGE || !movable_is_on() || !serves(dev))
 		return MOVABLE_DRIVER;
-	gate_leave(gate_enter());
+	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	if (*out_res != CUDA_SUCCESS)
+		return MOVABLE_DONE;
 	do
 		rc = object_alloc(dev, ctx, bytes, &addr);
 	while (rc == -EDQUOT && own_row_wait(dev, bytes, &waits));
@@ -148,8 +172,10 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 	struct cuda_ord ord;
 	const void *ctx;
 
-	if (!movable_has(addr) || !gpu_cuda_current(&ord, &ctx) || object_free(addr) < 0)
+	if (!gpu_cuda_current(&ord, &ctx))
 		return MOVABLE_DRIVER;
-	*out_res = CUDA_SUCCESS;
+	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
+		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;
 }

@@ -7,8 +7,12 @@
 #include "core/object.h"
 #include "hook/enter.h"
 
-/* Says whether the tenant is movable, with the start of a member. The region is kept. */
-void movable_start(struct region *region);
+/*
+ * Says whether the tenant is movable, with the start of a member, when the devices are known. The
+ * region is kept. 0; or an error, of which a line was logged: the tenant is oversubscribed, and host
+ * memory cannot take the place of some device's.
+ */
+int movable_start(struct region *region);
 
 /* True when linear memory of this process is of objects. One load. */
 bool movable_is_on(void);
@@ -28,7 +32,9 @@ enum movable {
 /* An allocation of `bytes`, 0 for what the driver will refuse, in the calling thread's context. */
 enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_res);
 
-/* A free. What the driver refuses of its own memory, it is asked to refuse. */
+/*
+ * A free of what movable_has(). What the driver refuses of its own memory, it is asked to refuse.
+ */
 enum movable movable_free(CUdeviceptr addr, CUresult *out_res);
 
 /*

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "hook/lookup.h"
 #include "hook/nvml_share.h"
+#include "shm/residency.h"
 
 /*
  * Where the region cannot be looked at: what is configured, and as used what is on the card; an
@@ -45,8 +46,10 @@ static nvmlReturn_t show_share(nvmlDevice_t dev, unsigned long long *inout_total
 	}
 	if (!nvml_share_find(dev, &s))
 		return NVML_SUCCESS;
-	*inout_total_bytes = bytes_least(*inout_total_bytes, s.total_bytes);
+	*inout_total_bytes = s.own ? s.total_bytes : bytes_least(*inout_total_bytes, s.total_bytes);
 	*inout_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
+	if (s.own)
+		*inout_free_bytes = residency_free(s.own, __builtin_ctz(s.devs), *inout_free_bytes);
 	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *inout_used_bytes);
 	*out_is_shown = true;
 	return NVML_SUCCESS;

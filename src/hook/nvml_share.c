@@ -9,6 +9,7 @@
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
 #include "shm/spec.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <link.h>
@@ -100,6 +101,8 @@ static uint64_t total_of(const struct region *region, int d, bool is_region_whol
 {
 	uint64_t physical = is_region_whole ? region->own->devices[d].physical_bytes : 0;
 
+	if (is_region_whole && residency_is_oversubscribed(region->own))
+		return limit;
 	return physical ? bytes_least(limit, physical) : limit;
 }
 
@@ -113,6 +116,8 @@ static bool add_share(nvmlDevice_t dev, const struct region *region, bool is_reg
 	if (d < 0)
 		return false;
 	limit = init_is_member() ? quota_limit((struct dev){ d }) : viewer_limit(region, d);
+	if (is_region_whole && residency_is_oversubscribed(region->own))
+		inout->own = region->own;
 	inout->devs |= UINT32_C(1) << d;
 	inout->total_bytes = bytes_sum(inout->total_bytes,
 				       total_of(region, d, is_region_whole, limit));

@@ -32,6 +32,8 @@ bool nvml_share_is_inner(const void *return_address);
 struct nvml_share {
 	uint32_t devs;        /* one bit per index in the region's table */
 	uint64_t total_bytes; /* the limit, but no more than CUDA's total where that is known */
+	/* Oversubscribed: that bound is none, and what the card has free is not all. Else NULL. */
+	const struct ration_region *own;
 };
 
 /* False when the device is not the tenant's, or it or a slice of it has no limit. */

@@ -1,6 +1,7 @@
 #include "shm/residency.h"
 
 #include "base/bytes.h"
+#include "base/host_memory.h"
 
 #include <errno.h>
 
@@ -27,6 +28,41 @@ uint64_t residency_sum(const struct ration_region *own, int place)
 						__ATOMIC_SEQ_CST));
 	}
 	return sum;
+}
+
+bool residency_is_oversubscribed(const struct ration_region *own)
+{
+	return own->flags & RATION_FLAG_OVERSUBSCRIBE;
+}
+
+uint64_t residency_host_limit(const struct ration_region *own)
+{
+	static uint64_t machine_bytes; /* atomic; the same for all who ask */
+	uint64_t bytes = __atomic_load_n(&own->host_bytes, __ATOMIC_RELAXED);
+
+	if (bytes)
+		return bytes;
+	bytes = __atomic_load_n(&machine_bytes, __ATOMIC_RELAXED);
+	if (!bytes) {
+		bytes = host_memory_default_bytes();
+		if (!bytes)
+			bytes = UINT64_MAX;
+		__atomic_store_n(&machine_bytes, bytes, __ATOMIC_RELAXED);
+	}
+	return bytes;
+}
+
+uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)
+{
+	uint64_t resident = __atomic_load_n(&own->resident_bytes, __ATOMIC_RELAXED);
+
+	if (!residency_is_oversubscribed(own))
+		return card_bytes;
+	if (resident)
+		card_bytes = bytes_least(card_bytes,
+					 bytes_beyond(resident, residency_sum(own, card)));
+	return bytes_sum(card_bytes, bytes_beyond(residency_host_limit(own),
+						  residency_sum(own, RESIDENCY_HOST)));
 }
 
 int residency_add(struct ration_region *own, unsigned slot, int place, uint64_t bytes,

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <ration/region.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The number of the place that is host memory; others are devices of the region. */
@@ -29,6 +30,18 @@ void residency_sub(struct ration_region *own, unsigned slot, int place, uint64_t
 
 /* What all slots have in a place, of dead processes too that were not reaped. */
 uint64_t residency_sum(const struct ration_region *own, int place);
+
+/* True when the tenant may have more than its cards have. */
+bool residency_is_oversubscribed(const struct ration_region *own);
+
+/* The tenant's bound in host memory: what was said, else base/host_memory.h; UINT64_MAX: none. */
+uint64_t residency_host_limit(const struct ration_region *own);
+
+/*
+ * How much more an allocation of an oversubscribed tenant can get than `card_bytes`, which the card
+ * has free: what the tenant keeps there by its bound, and what it may have in host memory.
+ */
+uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes);
 
 /* The slot has nothing anywhere; who takes or reaps it. */
 void residency_clear(struct ration_region *own, unsigned slot);

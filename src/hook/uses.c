@@ -1,0 +1,109 @@
+#include "hook/uses.h"
+
+#include "core/function.h"
+#include "drv/real.h"
+
+#include <string.h>
+
+/* No function has more; and none more bytes of them. */
+enum { PARAMS = 1024, PARAM_BYTES = 32768 };
+
+static bool is_device(CUmemorytype type)
+{
+	return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+}
+
+/* One side of a copy: `addr` is where its memory begins, x, y and z where the copy does in it. */
+static bool uses_side(CUmemorytype type, CUdeviceptr device, const void *host, uint64_t x,
+		      uint64_t y, uint64_t z, uint64_t pitch_bytes, uint64_t rows,
+		      const uint64_t extent[3])
+{
+	CUdeviceptr addr = type == CU_MEMORYTYPE_UNIFIED && !device ? (CUdeviceptr)(uintptr_t)host :
+								      device;
+	uint64_t height = extent[1] + (extent[2] - 1) * rows;
+
+	if (!is_device(type) || !extent[0] || !extent[1] || !extent[2])
+		return true;
+	return uses_rows(addr + x + (y + z * rows) * pitch_bytes, pitch_bytes, extent[0], height);
+}
+
+bool uses_copy_2d(const CUDA_MEMCPY2D *c)
+{
+	if (!movable_is_on() || !c)
+		return true;
+	const uint64_t extent[3] = { c->WidthInBytes, c->Height, 1 };
+
+	return uses_side(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY, 0,
+			 c->srcPitch, 0, extent) &&
+	       uses_side(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY, 0,
+			 c->dstPitch, 0, extent);
+}
+
+bool uses_copy_3d(const CUDA_MEMCPY3D *c)
+{
+	if (!movable_is_on() || !c)
+		return true;
+	const uint64_t extent[3] = { c->WidthInBytes, c->Height, c->Depth };
+
+	return uses_side(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY,
+			 c->srcZ, c->srcPitch, c->srcHeight, extent) &&
+	       uses_side(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY,
+			 c->dstZ, c->dstPitch, c->dstHeight, extent);
+}
+
+/* Whatever looks like an object's address among them, as pointers are aligned. */
+static void look_at(const void *bytes, size_t count)
+{
+	const char *at = bytes;
+
+	for (; count >= sizeof(CUdeviceptr); count -= sizeof(CUdeviceptr)) {
+		CUdeviceptr addr;
+
+		memcpy(&addr, at, sizeof(addr));
+		object_use_whole(addr);
+		at += sizeof(addr);
+	}
+}
+
+/* A function's, or a kernel's of a library under a function's type. */
+static bool param_bytes(CUfunction function, size_t i, size_t *out_bytes)
+{
+	size_t offset;
+
+	if (real.cuFuncGetParamInfo &&
+	    real.cuFuncGetParamInfo(function, i, &offset, out_bytes) == CUDA_SUCCESS)
+		return true;
+	return real.cuKernelGetParamInfo &&
+	       real.cuKernelGetParamInfo((CUkernel)(uintptr_t)function, i, &offset, out_bytes) ==
+		       CUDA_SUCCESS;
+}
+
+static void look_at_buffer(void *const *extra)
+{
+	const void *buffer = NULL;
+	size_t bytes = 0;
+
+	for (int i = 0; i < 4 && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+		if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = extra[i + 1];
+		else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			bytes = *(const size_t *)extra[i + 1];
+	}
+	if (buffer && bytes <= PARAM_BYTES)
+		look_at(buffer, bytes);
+}
+
+void uses_launch(CUfunction function, void *const *params, void *const *extra)
+{
+	size_t bytes;
+
+	/* A function that was not launched yet would be loaded by the question. */
+	if (!movable_is_on() || !function ||
+	    (function_any() && !function_is_settled(function)))
+		return;
+	if (extra)
+		look_at_buffer(extra);
+	else if (params)
+		for (size_t i = 0; i < PARAMS && param_bytes(function, i, &bytes); i++)
+			look_at(params[i], bytes);
+}

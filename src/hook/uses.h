@@ -1,0 +1,39 @@
+/*
+ * What work uses of objects: told by the addresses in copies, fills and launches. A copy that leaves
+ * its object is refused, as the driver refuses one that leaves its allocation: to the driver what
+ * lies beside it is mapped memory as well.
+ *
+ * Launches are looked at only while some of the objects lie in host memory (GATE_USES), by the sizes
+ * of the function's parameters, which drivers from CUDA 12.4 on tell. What lies in graphs is not seen.
+ */
+#pragma once
+
+#include "abi/cuda.h"
+#include "hook/movable.h"
+
+/* False when [addr, addr + bytes) leaves an object. True for what is none. */
+static inline bool uses_span(CUdeviceptr addr, uint64_t bytes)
+{
+	return !movable_is_on() || object_use(addr, bytes);
+}
+
+/* As that of so many rows. */
+static inline bool uses_rows(CUdeviceptr addr, uint64_t pitch_bytes, uint64_t width_bytes,
+			     uint64_t height)
+{
+	uint64_t bytes;
+
+	if (!movable_is_on() || height == 0 || width_bytes == 0)
+		return true;
+	if (__builtin_mul_overflow(pitch_bytes, height - 1, &bytes) ||
+	    __builtin_add_overflow(bytes, width_bytes, &bytes))
+		return true;
+	return object_use(addr, bytes);
+}
+
+/* Of both sides of a copy. */
+bool uses_copy_2d(const CUDA_MEMCPY2D *copy);
+bool uses_copy_3d(const CUDA_MEMCPY3D *copy);
+
+/* Of a launch with these parameters; both may be NULL. */
+void uses_launch(CUfunction function, void *const *params, void *const *extra);

@@ -1,0 +1,129 @@
+"""A movable tenant: to its programs all is as with the driver's own memory, while it moves."""
+import mmap
+import struct
+import time
+
+import pytest
+
+from conftest import BUILD, CONTEXT, MIB, OWN
+
+MOVABLE = {"RATION_MOVABLE": "true"}
+# include/ration/region.h
+SUSPEND_WANT = 2312
+# What the driver itself takes for a program with a module.
+OVERHEAD = CONTEXT + 2 * MIB
+# What churn asks for at once.
+LARGEST = 42 * MIB
+
+
+@pytest.fixture(name="place")
+def make_movable(place):
+    place.settings.update(MOVABLE)
+    return place
+
+
+def plain(place, *argv):
+    return place.run(*argv, preload=()).out
+
+
+def residency(place):
+    """Words of each slot: card 0, host memory, moved bytes, is suspended."""
+    size = place.region.stat().st_size
+    at = size - 1024 * 320
+    with open(place.region, "rb") as f:
+        f.seek(at)
+        data = f.read(4 * 320)
+    rows = []
+    for i in range(4):
+        row = data[320 * i:320 * (i + 1)]
+        card = struct.unpack_from("Q", row, 0)[0]
+        host, moved, suspended = struct.unpack_from("QQI", row, 8 * 32)
+        rows.append((card, host, moved, suspended))
+    return rows
+
+
+def want(place, what):
+    with open(place.region, "r+b") as f, mmap.mmap(f.fileno(), 0) as m:
+        struct.pack_into("I", m, OWN + SUSPEND_WANT, what)
+
+
+def await_suspended(place, value, timeout=20):
+    end = time.monotonic() + timeout
+    while residency(place)[0][3] != value:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_is_asked_is_answered_alike(place):
+    said = plain(place, "asks")
+    assert said.endswith("end\n")
+    assert place.run("asks").out == said
+
+
+@pytest.mark.parametrize("example", ["launch", "verify"])
+def test_examples(place, example):
+    program = BUILD / "examples" / example
+    out = place.run(program).out
+    assert out.splitlines()[-1].split()[0] == plain(place, program).splitlines()[-1].split()[0]
+
+
+def test_a_device_without_addresses_gives_its_own_memory(place):
+    """It says so, and the limit holds."""
+    program = place.start("quota", "exact", "alloc", 2 * MIB, RATION_MEM=256 * MIB,
+                          LD_LIBRARY_PATH=f"{BUILD}/preload/without_vmm:{BUILD}/sim",
+                          RATION_LOG="warn")
+    program.await_word("full").go().await_word("empty")
+    done = program.go().end()
+    assert done.values["pieces"] == 96
+    assert "cannot be moved" in done.err
+
+
+@pytest.mark.parametrize("seed,threads", [(1, 1), (2, 4)])
+def test_random_programs(place, seed, threads):
+    place.start("churn", seed, threads, 2, 200, RATION_MEM="1g").await_word("end").go().end()
+
+
+@pytest.mark.parametrize("seed,threads", [(3, 1), (4, 4)])
+def test_random_programs_while_they_are_suspended_and_resumed(place, seed, threads):
+    program = place.start("churn", seed, threads, 4, 200, RATION_MEM="1g").await_word("working")
+    cycles = 0
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        want(place, 1)
+        await_suspended(place, 1)
+        # Memory that was just made for an allocation waits at the gate to be used.
+        assert residency(place)[0][0] <= threads * LARGEST
+        assert place.truth().get(program.pid, 0) <= OVERHEAD + threads * LARGEST
+        want(place, 0)
+        await_suspended(place, 0)
+        cycles += 1
+        time.sleep(0.02)
+    assert cycles >= 3
+    done = program.await_word("end").go().end()
+    assert done.values["moved"] > 0
+
+
+@pytest.mark.parametrize("seed,threads", [(5, 1), (6, 4)])
+def test_random_programs_with_little_on_the_card(place, seed, threads):
+    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m",
+                      "RATION_HOST": "512m", "RATION_MEM": "1g"}
+    program = place.start("churn", seed, threads, 3, 200).await_word("working")
+    spilled = 0
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        _, host, _, _ = residency(place)[0]
+        spilled = max(spilled, host)
+        assert place.truth().get(program.pid, 0) <= OVERHEAD + 64 * MIB
+    assert 0 < spilled <= 512 * MIB
+    program.await_word("end").go().end()
+
+
+def test_killed_it_leaves_nothing(place):
+    program = place.start("churn", 7, 4, 60, 200, RATION_MEM="1g").await_word("working")
+    time.sleep(0.5)
+    program.kill()
+    other = place.start("quota", "exact", "alloc", 2 * MIB, RATION_MEM="1g").await_word("full")
+    assert place.charged() <= 1024 * MIB
+    assert sum(place.truth().values()) <= 1024 * MIB
+    other.go().await_word("empty").go().end()
+    assert residency(place)[1:] == [(0, 0, 0, 0)] * 3

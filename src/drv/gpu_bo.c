@@ -57,7 +57,7 @@ static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
 	o->ord = ord;
 	o->setup = *setup;
 	gpu_access_init(&o->access, ord);
-	gpu_store_init(&o->store, ord, setup->keep_bytes);
+	GATE_CALL((gpu_store_init(&o->store, ord, setup->keep_bytes), 0));
 	rc = GATE_CALL(gpu_move_init(&o->move, ord, &o->access, GPU_BO_MOST_BYTES, setup->copy_ns));
 	if (rc < 0)
 		free(o);
@@ -97,6 +97,17 @@ static bool is_same_memory(const struct bo *bo, enum bo_place place)
 	       (bo->place == BO_SYSTEM && place == BO_GTT);
 }
 
+static int take(struct gpu_bo *o, const struct bo *bo, enum bo_place place,
+		struct gpu_chunk **out_chunk)
+{
+	enum gpu_vmm_kind kind = place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST;
+
+	/* Who is held gets nothing new. To move what is there needs no gate, and must not wait. */
+	return bo->place == BO_NONE ?
+		       GATE_CALL(gpu_store_take(&o->store, kind, bo->bytes, out_chunk)) :
+		       gpu_store_take(&o->store, kind, bo->bytes, out_chunk);
+}
+
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		 struct bo_memory *out_memory)
 {
@@ -112,8 +123,7 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		chunk = (struct gpu_chunk *)(uintptr_t)bo->memory.handle;
 		gpu_store_share(chunk);
 	} else {
-		rc = gpu_store_take(&o->store, place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST,
-				    bo->bytes, &chunk);
+		rc = take(o, bo, place, &chunk);
 		if (rc < 0)
 			return rc == -ENOMEM ? -ENOSPC : rc;
 	}

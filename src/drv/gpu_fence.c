@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/turn.h"
+#include "core/gate.h"
 #include "drv/capture.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
@@ -153,10 +154,10 @@ void gpu_fence_add_primary(struct cuda_ord ord)
 
 	if (!atomic_load_explicit(&state.s.is_on, memory_order_relaxed) ||
 	    !real.cuDevicePrimaryCtxRetain || !real.cuDevicePrimaryCtxRelease_v2 ||
-	    real.cuDevicePrimaryCtxRetain(&ctx, ord.v) != CUDA_SUCCESS)
+	    GATE_CALL(real.cuDevicePrimaryCtxRetain(&ctx, ord.v)) != CUDA_SUCCESS)
 		return;
 	gpu_fence_add_context(ctx, ord, true);
-	real.cuDevicePrimaryCtxRelease_v2(ord.v);
+	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord.v));
 }
 
 void gpu_fence_ending(CUcontext ctx)
@@ -255,35 +256,46 @@ static int keep_work(struct context *c, CUstream stream)
 {
 	struct gpu_fence_event *event;
 	int rc = make_keeper(c);
+	CUresult res;
 
 	if (rc < 0)
 		return rc;
 	event = take(c, &rc);
 	if (!event)
 		return rc;
-	rc = status_errno(real.cuEventRecord(event->event, stream));
-	if (rc == 0)
-		rc = status_errno(real.cuStreamWaitEvent(c->keeper, event->event, 0));
+	res = real.cuEventRecord(event->event, stream);
+	if (res == CUDA_SUCCESS)
+		res = real.cuStreamWaitEvent(c->keeper, event->event, 0);
 	give(event);
-	return rc;
+	/* Nothing of a context that failed goes on. */
+	return status_is_sticky(res) ? 0 : status_errno(res);
 }
 
-/* The turn: a stream that ends, whose work may go on after it. */
-static void drop(struct context *c, struct stream *s)
+/* An event in it would be part of the capture. */
+static bool is_capturing(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+
+	return capture_any() && (!real.cuStreamIsCapturing ||
+				 real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+				 status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* The turn: a stream that ends, whose work may go on after it. 0 when that is waited for. */
+static int drop(struct context *c, CUstream stream)
 {
 	CUcontext popped;
 	CUresult res;
+	int rc;
 
-	LIST_REMOVE(s, link);
-	/* A stream in a capture takes no event; what was in it before is not known to be done. */
-	if (!c->is_ending && !capture_any() && real.cuStreamWaitEvent) {
-		res = real.cuCtxPushCurrent_v2(c->ctx);
-		if (res == CUDA_SUCCESS) {
-			keep_work(c, s->stream);
-			real.cuCtxPopCurrent_v2(&popped);
-		}
-	}
-	free(s);
+	if (c->is_ending || is_capturing(stream))
+		return 0;
+	res = real.cuStreamWaitEvent ? real.cuCtxPushCurrent_v2(c->ctx) : CUDA_ERROR_NOT_SUPPORTED;
+	if (res != CUDA_SUCCESS)
+		return status_is_sticky(res) ? 0 : status_errno(res);
+	rc = keep_work(c, stream);
+	real.cuCtxPopCurrent_v2(&popped);
+	return rc;
 }
 
 /* The turn. */
@@ -311,8 +323,11 @@ void gpu_fence_drop_stream(CUstream stream)
 		return;
 	s = find_stream(stream, &c);
 	if (s) {
+		LIST_REMOVE(s, link);
+		free(s);
 		mode = relaxed_begin();
-		drop(c, s);
+		if (drop(c, stream) < 0)
+			__atomic_store_n(&state.s.is_blind, true, __ATOMIC_RELAXED);
 		relaxed_end(mode);
 	}
 	turn_give(&state.s.turn);

@@ -1,7 +1,5 @@
 #include "drv/gpu_store.h"
 
-#include "core/gate.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -33,7 +31,7 @@ out_release:
 void gpu_store_init(struct gpu_store *store, struct cuda_ord ord, uint64_t keep_bytes)
 {
 	*store = (struct gpu_store){ .ord = ord };
-	store->has_host = GATE_CALL(can_map_host(ord));
+	store->has_host = can_map_host(ord);
 	bo_pool_init(&store->host, keep_bytes);
 }
 
@@ -59,12 +57,12 @@ static int make(struct gpu_store *store, struct gpu_chunk *chunk)
 		return map_pages(chunk);
 	if (chunk->kind == GPU_VMM_HOST && bo_pool_take(&store->host, chunk->bytes, &chunk->handle))
 		return 0;
-	rc = GATE_CALL(gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle));
+	rc = gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
 	if (rc != -ENOMEM || chunk->kind != GPU_VMM_HOST)
 		return rc;
 	/* What is kept, of another size, may be what is missing. */
 	gpu_store_trim(store, 0);
-	return GATE_CALL(gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle));
+	return gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
 }
 
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
@@ -99,14 +97,14 @@ void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 		munmap(chunk->pages, chunk->bytes);
 	else if (chunk->kind != GPU_VMM_HOST ||
 		 !bo_pool_give(&store->host, chunk->bytes, chunk->handle))
-		GATE_CALL(gpu_vmm_release(chunk->handle));
+		gpu_vmm_release(chunk->handle);
 	free(chunk);
 }
 
 static void release(const struct bo_pool_handle *handles, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
-		GATE_CALL(gpu_vmm_release(handles[i].handle));
+		gpu_vmm_release(handles[i].handle);
 }
 
 void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)

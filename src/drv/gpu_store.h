@@ -6,7 +6,7 @@
  * Host memory is pinned when it is made, which takes longer than to copy into it; so what is given
  * back stays at hand in a pool. Device memory goes back at once: it is not charged any more.
  *
- * Thread safe. The driver is called inside the gate, without a lock.
+ * Thread safe. The driver is called without a lock and without the gate: nothing of this is mapped.
  */
 #pragma once
 

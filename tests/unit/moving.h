@@ -24,6 +24,7 @@ static struct {
 	struct bo_device device;
 	CUcontext ctx;
 	uint64_t start; /* of the addresses */
+	void (*before_open)(void); /* changes the driver's calls, if a test wants that */
 } gpu;
 
 static const struct bo_want moving_wants[BO_PLACES] = {
@@ -35,7 +36,7 @@ static const struct bo_want moving_wants[BO_PLACES] = {
 static inline void moving_destroyed(void *owner, struct bo *bo)
 {
 	(void)owner;
-	bo->user = NULL;
+	__atomic_store_n(&bo->user, NULL, __ATOMIC_RELEASE);
 }
 
 static inline void moving_changed(const struct bo_device *device)
@@ -57,6 +58,8 @@ static inline void moving_start(const char *settings, const struct gpu_bo_setup 
 	gpu.ctx = sim_gpu_start(settings);
 	gpu_bo_init();
 	gpu_fence_add_context(gpu.ctx, ord0, true);
+	if (gpu.before_open)
+		gpu.before_open();
 	CHECK_EQ(gpu_bo_open(ord0, setup, &gpu.owner), 0);
 	ops = gpu_bo_ops;
 	ops.destroy = moving_destroyed;
@@ -83,6 +86,7 @@ static inline int moving_put(struct bo *bo, enum bo_place place)
 static inline void moving_make(struct bo *bo, uint64_t offset, uint64_t bytes, enum bo_place place)
 {
 	bo_init(bo, &gpu.device, gpu.start + offset, bytes, 0);
+	bo->user = &gpu;
 	CHECK_EQ(moving_put(bo, place), 0);
 }
 

@@ -204,13 +204,85 @@ static void hung_copies_leave_all_where_it_was(void)
 	CHECK_EQ(sim_gpu_free_bytes(), free_bytes);
 }
 
+static CUresult create_on_devices(CUmemGenericAllocationHandle *out_handle, size_t bytes,
+				  const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return cuMemCreate(out_handle, bytes, prop, flags);
+}
+
+static void take_host_memory_away(void)
+{
+	real.cuMemCreate = create_on_devices;
+}
+
 /* Without host memory that the device can map. */
 static void pages_take_the_place_of_host_memory(void)
 {
+	gpu.before_open = take_host_memory_away;
 	moving_start(MACHINE, &impatient, 8 * GRAIN);
 	make_objects();
-	CHECK(gpu_bo_has_gtt(gpu.owner));
-	CHECK_EQ(gpu_bo_add_peer(gpu.owner, ord0), 0);
+	CHECK(!gpu_bo_has_gtt(gpu.owner));
+	CHECK_EQ(move_all(BO_GTT), -ENOMEM);
+	failing_start();
+	fail_each(BO_VRAM, BO_SYSTEM, CUDA_ERROR_OUT_OF_MEMORY, 1);
+	fail_each(BO_SYSTEM, BO_VRAM, CUDA_ERROR_OUT_OF_MEMORY, 1);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+}
+
+struct death {
+	enum bo_place from, to;
+	unsigned at; /* the call before which it comes */
+};
+
+static void die_in_a_move(void *arg)
+{
+	const struct death *death = arg;
+
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	failing_start();
+	calls_of(death->from, death->to);
+	settle(death->from);
+	failing_none();
+	failing.kill_at = death->at;
+	CHECK_EQ(move_all(death->to), 0);
+}
+
+static void nothing_is_left(void *arg)
+{
+	size_t free_bytes, total_bytes;
+
+	(void)arg;
+	sim_gpu_start(MACHINE);
+	SIM_OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	CHECK_EQ(total_bytes - free_bytes, 8 * MIB);
+}
+
+/* kill -9 before each call of the driver that a move makes. */
+static void a_death_leaves_nothing_behind(void **state)
+{
+	static const enum bo_place both[][2] = { { BO_VRAM, BO_GTT }, { BO_SYSTEM, BO_VRAM } };
+
+	(void)state;
+	for (unsigned w = 0; w < 2; w++) {
+		struct death death = { both[w][0], both[w][1], 0 };
+		int status;
+
+		do {
+			struct child c;
+
+			death.at++;
+			c = child_start(die_in_a_move, &death);
+			status = child_status(&c);
+			assert_true(status == 0 || status == 128 + SIGKILL);
+			child_run(nothing_is_left, NULL);
+		} while (status != 0);
+		assert_true(death.at > 5);
+	}
 }
 
 int main(void)
@@ -221,6 +293,7 @@ int main(void)
 		fresh_test(what_cannot_be_undone_is_lost),
 		fresh_test(hung_copies_leave_all_where_it_was),
 		fresh_test(pages_take_the_place_of_host_memory),
+		scratch_test(a_death_leaves_nothing_behind),
 	};
 
 	return cmocka_run_group_tests_name("gpu_move", tests, NULL, NULL);

@@ -195,6 +195,82 @@ static void all_leaves_and_comes_back_under_launching_threads(void)
 	stop_counting(workers);
 }
 
+/* Moves the objects of all threads to and fro, as one that brings what is used to the device. */
+static void *move_about(void *arg)
+{
+	uint32_t state = (uint32_t)(uintptr_t)arg;
+
+	SIM_OK(cuCtxSetCurrent(gpu.ctx));
+	while (!atomic_load(&stop)) {
+		struct bo *bo = &objects[random_of(&state, OBJECTS)];
+		int rc = moving_put(bo, random_of(&state, 2) ? BO_VRAM : BO_GTT);
+
+		CHECK(rc == 0 || rc == -EBUSY || rc == -EAGAIN);
+	}
+	return NULL;
+}
+
+/* Takes fresh memory and gives it back. */
+static void *take_and_give(void *arg)
+{
+	uint64_t offset = (2 * OBJECTS + (uintptr_t)arg) * GRAIN;
+	struct bo bo;
+
+	SIM_OK(cuCtxSetCurrent(gpu.ctx));
+	while (!atomic_load(&stop)) {
+		moving_make(&bo, offset, GRAIN, BO_VRAM);
+		bo_add_fence(&bo, epoch_open());
+		bo_put(&bo);
+		while (__atomic_load_n(&bo.user, __ATOMIC_ACQUIRE))
+			bo_reap(&gpu.device);
+	}
+	return NULL;
+}
+
+/* As the worker does: until all is back, whatever it takes. */
+static void hold_once(unsigned *held)
+{
+	const struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
+	struct bo_ctx ctx = { 0 };
+	int rc = gpu_still_begin(&waits);
+
+	if (rc < 0) {
+		CHECK(rc == -EBUSY || rc == -EAGAIN);
+		return;
+	}
+	rc = bo_hold(&gpu.device, &ctx);
+	CHECK(rc == 0 || rc == -EBUSY);
+	*held += rc == 0;
+	for (int tries = 0; bo_unhold(&gpu.device, &ctx) < 0; tries++)
+		CHECK(tries < 3);
+	gpu_still_end();
+}
+
+static void movers_and_a_suspension_do_not_wait_for_one_another(void)
+{
+	pthread_t threads[4];
+	unsigned held = 0;
+
+	moving_start(MACHINE, NULL, (2 * OBJECTS + 8) * GRAIN);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		moving_make(&objects[i], 2 * i * GRAIN, GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i + 1);
+	}
+	for (uintptr_t i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, i % 2 ? move_about : take_and_give,
+					(void *)(i + 1)),
+			 0);
+	for (unsigned i = 0; i < ROUNDS || held == 0; i++) {
+		hold_once(&held);
+		sched_yield();
+	}
+	atomic_store(&stop, true);
+	for (unsigned i = 0; i < 4; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK(moving_holds(&objects[i], i + 1));
+}
+
 /* A kernel that does not end in time: said soon, and nothing is held up any longer. */
 static void a_hung_kernel_puts_the_move_off(void)
 {
@@ -277,6 +353,7 @@ int main(void)
 		fresh_test(bytes_survive_thousands_of_moves),
 		fresh_test(threads_go_on_launching),
 		fresh_test(all_leaves_and_comes_back_under_launching_threads),
+		fresh_test(movers_and_a_suspension_do_not_wait_for_one_another),
 		fresh_test(a_hung_kernel_puts_the_move_off),
 		fresh_test(a_capture_puts_the_move_off),
 		fresh_test(freed_memory_waits_for_its_work),

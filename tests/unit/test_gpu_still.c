@@ -1,0 +1,171 @@
+#include "drv/gpu_still.h"
+
+#include "../../examples/kernels.h"
+#include "base/clock.h"
+#include "core/gate.h"
+#include "drv/capture.h"
+#include "drv/gpu_fence.h"
+#include "sim_gpu.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static const struct cuda_ord ord0 = { 0 };
+static const struct gpu_still_waits waits = { 50 * NSEC_PER_MSEC, 50 * NSEC_PER_MSEC };
+
+static _Atomic bool may_leave, has_passed;
+
+static void start(void)
+{
+	CUcontext ctx = sim_gpu_start("mem=64m,context=8m");
+
+	gpu_fence_init();
+	gpu_still_init();
+	gpu_fence_add_context(ctx, ord0, true);
+}
+
+static void *pass(void *arg)
+{
+	(void)arg;
+	gate_leave(gate_enter());
+	atomic_store(&has_passed, true);
+	return NULL;
+}
+
+static void gate_is_open(void)
+{
+	pthread_t thread;
+
+	atomic_store(&has_passed, false);
+	CHECK_EQ(pthread_create(&thread, NULL, pass, NULL), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK(atomic_load(&has_passed));
+}
+
+static void others_wait_until_the_last_end(void)
+{
+	pthread_t thread;
+
+	start();
+	CHECK(!gpu_still_is_mine());
+	CHECK_EQ(gpu_still_begin(&waits), 0);
+	CHECK_EQ(gpu_still_begin(&waits), 0);
+	CHECK(gpu_still_is_mine());
+	atomic_store(&has_passed, false);
+	CHECK_EQ(pthread_create(&thread, NULL, pass, NULL), 0);
+	/* One's own calls go through. */
+	gate_leave(gate_enter());
+	gpu_still_end();
+	CHECK(gpu_still_is_mine());
+	clock_sleep_ns(20 * NSEC_PER_MSEC);
+	CHECK(!atomic_load(&has_passed));
+	gpu_still_end();
+	CHECK(!gpu_still_is_mine());
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	/* An end too many is no harm. */
+	gpu_still_end();
+	gate_is_open();
+}
+
+static void *stay_inside(void *arg)
+{
+	uint32_t was_in = gate_enter();
+
+	(void)arg;
+	atomic_store(&has_passed, true);
+	while (!atomic_load(&may_leave))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	gate_leave(was_in);
+	return NULL;
+}
+
+static void a_thread_that_stays_inside_is_not_waited_for_long(void)
+{
+	pthread_t thread;
+
+	start();
+	CHECK_EQ(pthread_create(&thread, NULL, stay_inside, NULL), 0);
+	while (!atomic_load(&has_passed))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
+	CHECK(!gpu_still_is_mine());
+	gate_is_open();
+	atomic_store(&may_leave, true);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(gpu_still_begin(&waits), 0);
+	gpu_still_end();
+}
+
+static void *shut_the_gate(void *arg)
+{
+	(void)arg;
+	CHECK_EQ(gate_close(NSEC_PER_SEC), 0);
+	atomic_store(&has_passed, true);
+	while (!atomic_load(&may_leave))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	gate_open();
+	return NULL;
+}
+
+static void another_who_has_it_shut_is_not_waited_for_long(void)
+{
+	pthread_t thread;
+
+	start();
+	CHECK_EQ(pthread_create(&thread, NULL, shut_the_gate, NULL), 0);
+	while (!atomic_load(&has_passed))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
+	CHECK(!gpu_still_is_mine());
+	atomic_store(&may_leave, true);
+	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, NSEC_PER_SEC }), 0);
+	gpu_still_end();
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	gate_is_open();
+}
+
+static void work_that_goes_on_is_not_waited_for_long(void)
+{
+	uint64_t spin_ns = NSEC_PER_SEC;
+	void *params[] = { &spin_ns };
+	CUfunction spin;
+	CUmodule module;
+
+	start();
+	SIM_OK(cuModuleLoadData(&module, kernels_ptx));
+	SIM_OK(cuModuleGetFunction(&spin, module, "spin"));
+	SIM_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
+	CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	gate_is_open();
+	SIM_OK(cuCtxSynchronize());
+	CHECK_EQ(gpu_still_begin(&waits), 0);
+	gpu_still_end();
+}
+
+static void a_capture_comes_first(void)
+{
+	start();
+	capture_begin();
+	CHECK_EQ(gpu_still_begin(&waits), -EAGAIN);
+	gate_is_open();
+	capture_end();
+	CHECK_EQ(gpu_still_begin(&waits), 0);
+	gpu_still_end();
+	/* One end too many counts nothing. */
+	capture_end();
+	CHECK(!capture_any());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(others_wait_until_the_last_end),
+		fresh_test(a_thread_that_stays_inside_is_not_waited_for_long),
+		fresh_test(another_who_has_it_shut_is_not_waited_for_long),
+		fresh_test(work_that_goes_on_is_not_waited_for_long),
+		fresh_test(a_capture_comes_first),
+	};
+
+	return cmocka_run_group_tests_name("gpu_still", tests, NULL, NULL);
+}

@@ -13,5 +13,5 @@
  */
 const char *bo_check(const struct bo_device *device);
 
-/* Logs what bo_check() finds: a device's on_change in debug builds. */
+/* Logs what bo_check() finds: a device's on_change in debug and sanitized builds. */
 void bo_check_log(const struct bo_device *device);

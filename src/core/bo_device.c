@@ -10,7 +10,7 @@
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner)
 {
 	*device = (struct bo_device){ .ops = ops, .owner = owner };
-#ifndef NDEBUG
+#ifdef RATION_CHECKS
 	device->on_change = bo_check_log;
 #endif
 	pthread_mutex_init(&device->mutex, NULL);

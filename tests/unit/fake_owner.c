@@ -104,7 +104,7 @@ static int move_one(struct owner *owner, const struct bo_move *move)
 	struct owned *owned = owned_of(move->bo);
 
 	expect(owner, move->bo->is_reserved, "moved what nobody has");
-	expect(owner, !move->bo->pins || move->from_place == BO_NONE, "moved what is pinned");
+	expect(owner, !move->bo->pins || move->bo->is_deleted, "moved what is pinned");
 	expect(owner, move->bo->fence <= owner->done, "moved under work");
 	expect(owner, move->rc == -ECANCELED, "a move has an end before it began");
 	expect(owner, move->from_place != move->to_place, "moved to where it lies");
@@ -294,4 +294,40 @@ void owner_finish(struct owner *owner, uint64_t fence)
 	if (fence > owner->done)
 		owner->done = fence;
 	pthread_mutex_unlock(&owner->mutex);
+}
+
+int owner_setup(void **state)
+{
+	static struct owner owner;
+
+	owner_begin(&owner);
+	*state = &owner;
+	return 0;
+}
+
+int owner_teardown(void **state)
+{
+	owner_end(*state);
+	return 0;
+}
+
+int owner_place(struct owned *owned, const struct bo_placement *placement, struct bo_ctx *ctx)
+{
+	int rc = bo_reserve(&owned->bo, ctx);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(&owned->bo, placement, ctx);
+	bo_unreserve(&owned->bo);
+	return rc;
+}
+
+void owner_make_in(struct owner *owner, struct owned *owned, uint64_t bytes, enum bo_place place)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	owner_make(owner, owned, bytes);
+	assert_ok(owner_place(owned, &owner_in[place], &ctx));
+	assert_int_equal(owned->bo.place, place);
+	owner_fill(owner, owned, (uintptr_t)owned | 1);
 }

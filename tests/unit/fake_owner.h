@@ -49,6 +49,12 @@ struct owner {
 /* Placements of one place, and of none. */
 extern const struct bo_placement owner_in[BO_PLACES], owner_nowhere;
 
+/*
+ * Setup and teardown of a test: *state is an owner that began, and nothing may be left of it.
+ */
+int owner_setup(void **state);
+int owner_teardown(void **state);
+
 /* VRAM goes to GTT, GTT to SYSTEM, SYSTEM stays. Each change of the device is checked. */
 void owner_begin(struct owner *owner);
 
@@ -60,6 +66,12 @@ const char *owner_wrong(struct owner *owner);
 
 /* An object of these bytes with priority 0, in BO_NONE. */
 void owner_make(struct owner *owner, struct owned *owned, uint64_t bytes);
+
+/* The same with memory in a place, filled. */
+void owner_make_in(struct owner *owner, struct owned *owned, uint64_t bytes, enum bo_place place);
+
+/* Reserves, validates and gives back. */
+int owner_place(struct owned *owned, const struct bo_placement *placement, struct bo_ctx *ctx);
 
 /* Writes contents, as the program that uses the object; it has memory. */
 void owner_fill(struct owner *owner, struct owned *owned, uint64_t seed);

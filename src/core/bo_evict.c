@@ -17,17 +17,6 @@ struct find {
 	struct bo *busy;        /* the first that somebody else has, with a reference */
 };
 
-/* A reference to what may have lost its last one. */
-static bool get_unless_deleted(struct bo *bo)
-{
-	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
-
-	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	return refs > 0;
-}
-
 static bool may_go(const struct bo *bo, enum bo_place place, const struct bo_round *round)
 {
 	const struct bo_ops *ops = bo->device->ops;
@@ -49,13 +38,11 @@ static bool pick(struct bo *bo, enum bo_place place, struct bo_round *round, str
 	if (!bo_batch_has_room(find->batch))
 		return false;
 	if (!bo_reserve_try(bo, round->ctx->ticket)) {
-		if (!find->busy && get_unless_deleted(bo))
-			find->busy = bo;
-	} else if (get_unless_deleted(bo)) {
-		bo_batch_add(find->batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
-		find->bytes += bo->memory.bytes;
+		if (!find->busy)
+			find->busy = bo_get(bo);
 	} else {
-		bo_reserve_end(bo);
+		bo_batch_add(find->batch, bo_get(bo), BO_NONE, (struct bo_memory){ 0, 0 });
+		find->bytes += bo->memory.bytes;
 	}
 	return true;
 }
@@ -226,7 +213,7 @@ static int evict_some(struct bo_device *device, enum bo_place place, uint64_t by
 	return evicted.bytes ? 0 : rc;
 }
 
-int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes,
+int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes, uint64_t gains,
 		      struct bo_round *round)
 {
 	uint64_t gone_bytes;
@@ -239,7 +226,7 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 	rc = evict_some(device, place, bytes, round, &gone_bytes);
 	if (rc == 0 || rc == -EDEADLK || rc == -EBUSY)
 		return rc;
-	return bo_round_wait_for_others(round, place);
+	return bo_round_wait_for_others(round, place, gains);
 }
 
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,

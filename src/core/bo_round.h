@@ -53,7 +53,8 @@ void bo_round_take(struct bo_round *round, enum bo_place place, uint64_t bytes);
 void bo_round_drop(struct bo_round *round, enum bo_place place, uint64_t bytes);
 
 /*
- * Waits for what others have pending in a place. 0 when some of it ended; -ENOSPC when nobody has
- * any; -EBUSY; -EDEADLK when somebody older has: it may be waiting for what this thread has.
+ * Waits for what others have pending in a place, or are ending there. 0 when it is worth trying
+ * again, at once if there was a gain since `gains`; -ENOSPC when nobody has any; -EBUSY; -EDEADLK
+ * when somebody older has: it may be waiting for what this thread has.
  */
-int bo_round_wait_for_others(struct bo_round *round, enum bo_place place);
+int bo_round_wait_for_others(struct bo_round *round, enum bo_place place, uint64_t gains);

@@ -4,6 +4,7 @@
 #include "core/bo_check.h"
 
 #include <errno.h>
+#include <sched.h>
 
 /* Wants of one place each. */
 static const struct bo_want just[BO_PLACES] = {
@@ -23,6 +24,12 @@ static void expect(struct owner *owner, bool is_right, const char *what)
 {
 	if (!is_right && !owner->wrong)
 		owner->wrong = what;
+}
+
+static void yield(const struct owner *owner)
+{
+	if (owner->yields)
+		sched_yield();
 }
 
 static struct owned *owned_of(const struct bo *bo)
@@ -66,6 +73,7 @@ static int owner_alloc(void *arg, const struct bo *bo, enum bo_place place,
 	struct owner *owner = arg;
 	int rc;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, bo->is_reserved, "memory is taken for what nobody has");
 	expect(owner, place > BO_NONE && place < BO_PLACES, "memory is taken nowhere");
@@ -85,6 +93,7 @@ static void owner_free(void *arg, enum bo_place place, struct bo_memory memory)
 	owner->memories[memory.handle].place = BO_NONE;
 	owner->taken[place] -= memory.bytes;
 	pthread_mutex_unlock(&owner->mutex);
+	yield(owner);
 }
 
 /* Changes what the address leads to. */
@@ -131,6 +140,7 @@ static void owner_move(void *arg, struct bo_move *moves, unsigned count)
 {
 	struct owner *owner = arg;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, count > 0, "moved nothing");
 	owner->moves++;
@@ -161,6 +171,7 @@ static int owner_wait(void *arg, uint64_t fence, int64_t until_ns)
 	struct owner *owner = arg;
 	int rc;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, until_ns > 0 && until_ns < INT64_MAX, "a wait without an end");
 	owner->waits++;
@@ -286,6 +297,16 @@ void owner_look(struct owner *owner, struct owned *owned)
 		expect(owner, owner->memories[owned->mapped].words[w] == owned->seed * (w + 1),
 		       "the bytes are not its own");
 	pthread_mutex_unlock(&owner->mutex);
+}
+
+bool owner_is_destroyed(struct owner *owner, const struct owned *owned)
+{
+	bool is;
+
+	pthread_mutex_lock(&owner->mutex);
+	is = owned->is_destroyed;
+	pthread_mutex_unlock(&owner->mutex);
+	return is;
 }
 
 void owner_finish(struct owner *owner, uint64_t fence)

@@ -27,6 +27,7 @@ struct owner {
 	uint64_t unit;            /* of memory.bytes: they are rounded up to it; 0: as they are */
 	int alloc_rc[BO_PLACES];  /* what alloc() answers, if not 0 */
 	int wait_rc;              /* of wait(); 0: the work ends then */
+	bool yields;              /* lets other threads run within its calls */
 	const struct bo_placement *evict_to[BO_PLACES];
 	/* the mutex */
 	struct {
@@ -78,6 +79,9 @@ void owner_fill(struct owner *owner, struct owned *owned, uint64_t seed);
 
 /* Looks whether they are there, and mapped. */
 void owner_look(struct owner *owner, struct owned *owned);
+
+/* True when it is the test's again. */
+bool owner_is_destroyed(struct owner *owner, const struct owned *owned);
 
 /* The work up to this fence is done. */
 void owner_finish(struct owner *owner, uint64_t fence);

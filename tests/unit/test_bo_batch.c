@@ -171,6 +171,7 @@ static void each_of_a_batch_has_its_own_end(void **state)
 	struct owned all[MANY];
 	struct bo_batch batch;
 	struct bo_memory memory;
+	uint64_t gains;
 
 	bo_batch_init(&batch, &owner->device);
 	assert_int_equal(bo_batch_run(&batch), 0);
@@ -179,7 +180,7 @@ static void each_of_a_batch_has_its_own_end(void **state)
 		assert_ok(bo_reserve(&all[i].bo, NULL));
 		all[i].move_rc = i % 3 == 1 ? -EBUSY : i % 3 == 2 ? -EIO : 0;
 		assert_true(bo_batch_has_room(&batch));
-		assert_ok(bo_device_take(&all[i].bo, BO_GTT, &memory));
+		assert_ok(bo_device_take(&all[i].bo, BO_GTT, &memory, &gains));
 		bo_batch_add(&batch, &all[i].bo, BO_GTT, memory);
 	}
 	assert_int_equal(bo_batch_run(&batch), MIB(2) * MANY / 3);

@@ -165,11 +165,12 @@ static void ttm_sys_man_alloc_basic(void **state)
 {
 	struct owner *owner = *state;
 	struct bo_memory memory;
+	uint64_t gains;
 	struct owned a;
 
 	owner_make(owner, &a, MIB(2));
 	assert_ok(bo_reserve(&a.bo, NULL));
-	assert_ok(bo_device_take(&a.bo, BO_SYSTEM, &memory));
+	assert_ok(bo_device_take(&a.bo, BO_SYSTEM, &memory, &gains));
 	assert_int_equal(memory.bytes, MIB(2));
 	assert_int_equal(bo_device_used(&owner->device, BO_SYSTEM), MIB(2));
 	assert_int_equal(owner->device.managers[BO_SYSTEM].pending_bytes, MIB(2));

@@ -231,7 +231,7 @@ static void ttm_bo_validate_move_fence_not_signaled(void **state)
 	assert_int_equal(a.bo.place, BO_GTT);
 	assert_false(leaving.is_destroyed);
 	owner_make(owner, &b, MIB(2));
-	assert_int_equal(owner_place(&b, &owner_in[BO_VRAM], &does_not), -ENOMEM);
+	assert_int_equal(owner_place(&b, &owner_in[BO_VRAM], &does_not), -EBUSY);
 	assert_ok(owner_place(&b, &owner_in[BO_VRAM], &waits));
 	assert_true(leaving.is_destroyed);
 	assert_int_equal(owner->waits, 1);

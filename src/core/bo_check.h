@@ -7,7 +7,8 @@
 
 /*
  * NULL, or what is wrong first, with the mutex: each object is in the one list that it belongs
- * into; what is used of a place is what its objects have and what is pending; who has no place has
+ * into; what is used of a place is what its objects have and what is pending, which is
+ * no less than what attempts have taken; who has no place has
  * no memory, who has one has enough; who is lost is nowhere; those of a bulk stand side by side.
  * Takes a time that grows with the number of objects.
  */

@@ -153,11 +153,12 @@ static struct evicted evict_batch(struct bo_device *device, enum bo_place place,
 	evicted.tried = batch.count;
 	evicted.busy = find.busy;
 	evicted.rc = send_all(&batch, round);
+	for (unsigned i = 0; i < batch.count; i++)
+		bo_round_drop(round, batch.moves[i].to_place, batch.moves[i].to.bytes);
 	round->ctx->moved_bytes += bo_batch_run(&batch);
 	for (unsigned i = 0; i < batch.count; i++) {
 		const struct bo_move *move = &batch.moves[i];
 
-		bo_round_drop(round, move->to_place, move->to.bytes);
 		if (move->rc == 0 || move->rc == -EIO)
 			evicted.bytes += move->from.bytes;
 		else

@@ -28,10 +28,6 @@ static bool has_taken(const struct bo_round *round)
 
 void bo_round_end(struct bo_round *round)
 {
-	bo_device_lock(round->device);
-	if (has_taken(round))
-		TAILQ_REMOVE(&round->device->takers, round, in_takers);
-	bo_device_unlock(round->device);
 	if (round->refused != round->own)
 		free(round->refused);
 }

@@ -37,10 +37,12 @@ static struct owned *owned_of(const struct bo *bo)
 	return (struct owned *)bo->user;
 }
 
-/* True when this step is the one that fails. With the mutex. */
+/* True when this step is one that fails. With the mutex. */
 static bool fails(struct owner *owner)
 {
-	return ++owner->steps == owner->fail_at;
+	owner->steps++;
+	return owner->steps == owner->fail_at ||
+	       (owner->fail_every && owner->steps % owner->fail_every == 0);
 }
 
 static int take(struct owner *owner, uint64_t bytes, enum bo_place place, struct bo_memory *out)

@@ -41,10 +41,11 @@ struct owner {
 	unsigned moved; /* objects in them */
 	unsigned waits; /* calls of wait() */
 	unsigned destroyed;
-	unsigned steps;    /* calls that may fail: alloc, wait, each object of a move */
-	unsigned fail_at;  /* the step that fails, from 1; 0: none */
-	int fail_rc;       /* so, if it is an object's move */
-	const char *wrong; /* what was found first */
+	unsigned steps;      /* calls that may fail: alloc, wait, each object of a move */
+	unsigned fail_at;    /* the step that fails, from 1; 0: none */
+	unsigned fail_every; /* so do all whose number this divides; 0: none */
+	int fail_rc;         /* so, if it is an object's move */
+	const char *wrong;   /* what was found first */
 };
 
 /* Placements of one place, and of none. */

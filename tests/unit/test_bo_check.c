@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "core/bo_bulk.h"
+#include "core/bo_round.h"
 #include "fake_owner.h"
 
 #define MIB(n) (UINT64_C(n) << 20)
@@ -34,6 +35,8 @@ static void what_is_broken_is_found(void **state)
 {
 	struct owner *owner = *state;
 	struct bo_device *device = &owner->device;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo_round round;
 
 	bo_bulk_init(&bulk, device);
 	owner_make_in(owner, &a, MIB(2), BO_VRAM);
@@ -45,6 +48,11 @@ static void what_is_broken_is_found(void **state)
 	assert_string_equal(wrong(device), "nothing");
 	assert_found(device->managers[BO_VRAM].used_bytes, MIB(4), "is not what the objects have");
 	assert_found(device->managers[BO_GTT].pending_bytes, 1, "is not what the objects have");
+	bo_round_begin(&round, device, &ctx);
+	TAILQ_INSERT_TAIL(&device->takers, &round, in_takers);
+	assert_found(round.taken_bytes[BO_GTT], 1, "has taken what is not pending");
+	TAILQ_REMOVE(&device->takers, &round, in_takers);
+	bo_round_end(&round);
 	assert_found(a.bo.memory.bytes, MIB(4), "is not what the objects have");
 	assert_found(a.bo.memory.bytes, MIB(1), "too little memory");
 	assert_found(a.bo.list, &device->pinned, "does not know of");

@@ -195,14 +195,59 @@ static void what_is_too_large_for_a_number(void **state)
 	struct owner *owner = *state;
 	struct bo_ctx ctx = { .ticket = NULL };
 	struct owned a, huge;
+	unsigned steps;
 
 	owner_make_in(owner, &a, MIB(2), BO_VRAM);
 	a.is_kept = true;
 	owner_make(owner, &huge, UINT64_MAX - MIB(1));
+	steps = owner->steps;
 	assert_int_equal(owner_place(&huge, &owner_in[BO_VRAM], &ctx), -ENOMEM);
+	assert_int_equal(owner->steps, steps);
 	owner_look(owner, &a);
 	bo_put(&huge.bo);
 	bo_put(&a.bo);
+}
+
+/* Else who was refused just before would not ask again. */
+static void what_may_give_room_is_counted(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_device *device = &owner->device;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo_memory memory;
+	uint64_t before, gains;
+	struct owned a;
+
+	owner_make(owner, &a, MIB(2));
+	before = device->gains;
+	assert_ok(owner_place(&a, &owner_in[BO_VRAM], &ctx));
+	assert_int_not_equal(device->gains, before);
+	bo_pin(&a.bo);
+	before = device->gains;
+	bo_unpin(&a.bo);
+	assert_int_not_equal(device->gains, before);
+	before = device->gains;
+	bo_device_set_limit(device, BO_VRAM, MIB(64));
+	assert_int_not_equal(device->gains, before);
+	assert_ok(bo_reserve(&a.bo, NULL));
+	assert_ok(bo_device_take(&a.bo, BO_GTT, &memory, &gains));
+	before = device->gains;
+	bo_device_give(device, BO_GTT, memory);
+	assert_int_not_equal(device->gains, before);
+	/* One's own refusal is none. */
+	owner->alloc_rc[BO_GTT] = -ENOSPC;
+	assert_int_equal(bo_device_take(&a.bo, BO_GTT, &memory, &gains), -ENOSPC);
+	assert_int_equal(device->gains, gains);
+	bo_device_set_limit(device, BO_GTT, 0);
+	assert_int_equal(bo_device_take(&a.bo, BO_GTT, &memory, &gains), -ENOSPC);
+	assert_int_equal(device->gains, gains);
+	bo_unreserve(&a.bo);
+	bo_add_fence(&a.bo, 1);
+	before = device->gains;
+	bo_put(&a.bo);
+	assert_int_not_equal(device->gains, before);
+	owner_finish(owner, 1);
+	assert_false(bo_reap(device));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, owner_setup, owner_teardown)
@@ -222,6 +267,7 @@ int main(void)
 		TEST(ttm_sys_man_alloc_basic),
 		TEST(ttm_sys_man_free_basic),
 		TEST(what_is_too_large_for_a_number),
+		TEST(what_may_give_room_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "core/bo_device.h"
 #include "core/bo_exec.h"
+#include "core/bo_reserve.h"
 #include "fake_owner.h"
 
 #include <errno.h>
@@ -98,6 +100,8 @@ static void who_refuses_does_not_keep_the_others(void **state)
 	owner_make(owner, &a, MIB(2));
 	assert_ok(owner_place(&a, &owner_in[BO_VRAM], &ctx));
 	expect_places(owner, all, "vvvgvv");
+	/* They are still the next: they were asked, not used. */
+	assert_ptr_equal(TAILQ_FIRST(&owner->device.managers[BO_VRAM].lru[0]), &all[0].bo);
 	owner_finish(owner, 1);
 	bo_put(&a.bo);
 	put_all(all);
@@ -275,6 +279,84 @@ static void who_is_in_use_is_waited_for(void **state)
 	bo_put(&a.bo);
 }
 
+/* Waiting for it is no use of it: of two that are given back at once, the first goes. */
+static void who_was_waited_for_was_not_used(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_ticket ticket;
+	struct placer placer = { .ticket = &ticket };
+	struct owned first, second, a;
+
+	owner->room[BO_VRAM] = MIB(4);
+	owner_make_in(owner, &first, MIB(2), BO_VRAM);
+	owner_make_in(owner, &second, MIB(2), BO_VRAM);
+	owner_make(owner, &a, MIB(2));
+	bo_ticket_begin(&ticket);
+	placer.owned = &a;
+	assert_ok(bo_reserve(&first.bo, NULL));
+	assert_ok(bo_reserve(&second.bo, NULL));
+	assert_int_equal(pthread_create(&placer.thread, NULL, place_it, &placer), 0);
+	until_somebody_waits(owner);
+	bo_device_lock(&owner->device);
+	bo_reserve_end(&first.bo);
+	bo_reserve_end(&second.bo);
+	bo_device_unlock(&owner->device);
+	assert_int_equal(pthread_join(placer.thread, NULL), 0);
+	assert_ok(placer.rc);
+	assert_int_equal(first.bo.place, BO_GTT);
+	assert_int_equal(second.bo.place, BO_VRAM);
+	bo_ticket_end(&ticket);
+	bo_put(&first.bo);
+	bo_put(&second.bo);
+	bo_put(&a.bo);
+}
+
+/* What it would need is its own: there is nobody to wait for. */
+static void who_is_placed_is_no_victim(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct owned in_vram, a;
+
+	bo_device_set_limit(&owner->device, BO_VRAM, MIB(2));
+	bo_device_set_limit(&owner->device, BO_GTT, MIB(2));
+	owner_make_in(owner, &in_vram, MIB(2), BO_VRAM);
+	owner_make_in(owner, &a, MIB(2), BO_GTT);
+	assert_int_equal(owner_place(&a, &owner_in[BO_VRAM], &ctx), -ENOMEM);
+	owner_look(owner, &in_vram);
+	owner_look(owner, &a);
+	bo_put(&in_vram.bo);
+	bo_put(&a.bo);
+}
+
+static void of_what_is_leaving_the_first_is_waited_for(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct owned later, sooner, in_gtt, a;
+
+	bo_device_set_limit(&owner->device, BO_VRAM, MIB(4));
+	owner_make_in(owner, &later, MIB(2), BO_VRAM);
+	owner_make_in(owner, &sooner, MIB(2), BO_VRAM);
+	owner_make_in(owner, &in_gtt, MIB(2), BO_GTT);
+	bo_add_fence(&later.bo, 7);
+	bo_add_fence(&sooner.bo, 5);
+	bo_add_fence(&in_gtt.bo, 3);
+	bo_put(&later.bo);
+	bo_put(&sooner.bo);
+	bo_put(&in_gtt.bo);
+	owner_finish(owner, 3);
+	owner_make(owner, &a, MIB(2));
+	assert_ok(owner_place(&a, &owner_in[BO_VRAM], &ctx));
+	assert_int_equal(owner->done, 5);
+	assert_true(sooner.is_destroyed);
+	assert_false(later.is_destroyed);
+	assert_false(in_gtt.is_destroyed);
+	owner_finish(owner, 7);
+	assert_false(bo_reap(&owner->device));
+	bo_put(&a.bo);
+}
+
 /* Without a ticket there is no telling whether it ever comes. */
 static void without_a_ticket_not_for_long(void **state)
 {
@@ -328,6 +410,42 @@ static void what_an_older_ticket_has_ends_the_attempt(void **state)
 	bo_put(&a.bo);
 }
 
+/* Nor is another place taken instead: with the ticket it gets what it wants. */
+static void another_place_is_no_way_round_an_older_one(void **state)
+{
+	static const struct bo_want vram_or_gtt[] = { { BO_VRAM, 0 }, { BO_GTT, BO_FALLBACK } };
+	static const struct bo_want gtt_or_vram[] = { { BO_GTT, 0 }, { BO_VRAM, 0 } };
+	static const struct bo_placement either = { vram_or_gtt, 2 }, turned = { gtt_or_vram, 2 };
+	struct owner *owner = *state;
+	struct bo_ticket older;
+	struct bo_ctx first = { .ticket = &older };
+	struct bo_exec exec;
+	struct owned there, a;
+
+	owner->room[BO_VRAM] = MIB(2);
+	owner_make_in(owner, &there, MIB(2), BO_VRAM);
+	owner_make(owner, &a, MIB(2));
+	bo_ticket_begin(&older);
+	assert_ok(bo_reserve(&there.bo, &first));
+	bo_exec_begin(&exec, false);
+	assert_ok(bo_exec_reserve(&exec, &a.bo));
+	assert_int_equal(bo_validate(&a.bo, &either, &exec.ctx), -EDEADLK);
+	assert_int_equal(a.bo.place, BO_NONE);
+	/* Who must not wait does take it. Where it is not to be had, busy says more than full. */
+	exec.ctx.no_wait = true;
+	owner->alloc_rc[BO_GTT] = -ENOMEM;
+	assert_int_equal(bo_validate(&a.bo, &either, &exec.ctx), -EBUSY);
+	assert_int_equal(bo_validate(&a.bo, &turned, &exec.ctx), -EBUSY);
+	owner->alloc_rc[BO_GTT] = 0;
+	assert_ok(bo_validate(&a.bo, &either, &exec.ctx));
+	assert_int_equal(a.bo.place, BO_GTT);
+	bo_exec_end(&exec);
+	bo_unreserve(&there.bo);
+	bo_ticket_end(&older);
+	bo_put(&there.bo);
+	bo_put(&a.bo);
+}
+
 /* Its own are not in its way, and do not go. */
 static void what_the_ticket_has_stays(void **state)
 {
@@ -368,8 +486,12 @@ int main(void)
 		TEST(a_lost_victim_is_lost_alone),
 		TEST(who_must_not_wait_takes_who_is_idle),
 		TEST(who_is_in_use_is_waited_for),
+		TEST(who_was_waited_for_was_not_used),
+		TEST(who_is_placed_is_no_victim),
+		TEST(of_what_is_leaving_the_first_is_waited_for),
 		TEST(without_a_ticket_not_for_long),
 		TEST(what_an_older_ticket_has_ends_the_attempt),
+		TEST(another_place_is_no_way_round_an_older_one),
 		TEST(what_the_ticket_has_stays),
 	};
 

@@ -290,7 +290,7 @@ static void *relieve(void *arg)
 		machine_turn_begin(0);
 		if (machine_turn_expired(0))
 			atomic_fetch_add(&stage->was_expired, 1);
-		run_kernel(stage, 0);
+		run_kernel(stage, 0, 0);
 		machine_turn_end(0);
 	}
 	return NULL;

@@ -14,7 +14,8 @@
 
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
-/* What slabs keep while pieces come and go. */
+/* What slabs keep while pieces come and go: between two rounds of the worker, and after one. */
+#define SLAB_BUSY_BYTES (UINT64_C(64) << 20)
 #define SLAB_KEEP_BYTES (UINT64_C(16) << 20)
 /* Frees between two looks at what waits for its fence. */
 enum { FREES_PER_POLL = 256 };
@@ -502,7 +503,7 @@ int object_free(uint64_t addr)
 	}
 	if (is_time) {
 		poll_small(d, ask_done(d));
-		object_small_shrink(d, SLAB_KEEP_BYTES);
+		object_small_shrink(d, SLAB_BUSY_BYTES);
 		backing_reap(&d->backing);
 	}
 	return rc;

@@ -7,7 +7,10 @@
 
 /* One round moves no more than this, so that it stalls the program for some ten milliseconds. */
 #define MOST_BYTES (UINT64_C(1) << 30)
-/* Moves that did not get their moment are tried again after 2, 4, .. rounds, and no more than so many. */
+/*
+ * Moves that did not get their moment are tried again after 2, 4, .. rounds, and no more than so
+ * many.
+ */
 enum { MOST_REST = 64 };
 
 static const struct bo_want in_gtt[] = { { .place = BO_GTT } };

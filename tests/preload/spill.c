@@ -4,8 +4,8 @@
  */
 #include "client.h"
 
-#define MODULE                                                \
-	".version 6.0\n.target sm_50\n.address_size 64\n"     \
+#define MODULE                                            \
+	".version 6.0\n.target sm_50\n.address_size 64\n" \
 	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
 
 enum { PIECES = 8, NEAR = 4 };

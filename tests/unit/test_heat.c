@@ -108,8 +108,8 @@ static void a_cyclic_scan_moves_nothing(void **state)
 	static const struct {
 		unsigned rounds;
 		uint32_t burst;
-	} scans[] = { { 1, 1 }, { 1, 30 }, { 2, 5 }, { 5, 1 }, { 5, 20 }, { 30, 1 }, { 30, 20 },
-		      { 60, 3 } };
+	} scans[] = { { 1, 1 },  { 1, 30 }, { 2, 5 },   { 5, 1 },
+		      { 5, 20 }, { 30, 1 }, { 30, 20 }, { 60, 3 } };
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(scans) / sizeof(*scans); i++) {
@@ -168,7 +168,10 @@ static void a_burst_is_no_reason(void **state)
 	assert_int_equal(world.moves, 0);
 }
 
-/* Two sets that do not fit together, each used for a long time: they change places once each time. */
+/*
+ * Two sets that do not fit together, each used for a long time: they change places once each
+ * time.
+ */
 static void phases_change_places(void **state)
 {
 	enum { PHASE = 600, SET = 8 };

@@ -18,8 +18,8 @@
 /* What bounds where memory lies. Constant, but for the region's words. */
 struct backing_bounds {
 	struct ration_region *own;
-	unsigned slot;               /* this process's in it */
-	bool may_spill;              /* what has no room on the card may lie in host memory */
+	unsigned slot;  /* this process's in it */
+	bool may_spill; /* what has no room on the card may lie in host memory */
 };
 
 /* The buffer objects of one device, with charges and bounds between them and their owner. */

@@ -42,7 +42,7 @@ struct heat_plan {
 	bool is_any;
 	unsigned comes;
 	unsigned goes_count; /* 0: there should be room for it */
-	unsigned *goes; /* the caller's, room for as many as there are items */
+	unsigned *goes;      /* the caller's, room for as many as there are items */
 };
 
 /*

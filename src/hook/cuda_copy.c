@@ -8,8 +8,10 @@
 /* Of any two, by array and between contexts. */
 GATED_ON(cuMemcpy, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
 GATED_ON(cuMemcpy_ptds, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
-GATED_ON(cuMemcpyAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
-GATED_ON(cuMemcpyAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t, CUstream)
+GATED_ON(cuMemcpyAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t,
+	 CUstream)
+GATED_ON(cuMemcpyAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t,
+	 CUstream)
 GATED(cuMemcpyAtoA, CUarray, unsigned int, CUarray, unsigned int, unsigned int)
 GATED(cuMemcpyAtoA_v2, CUarray, size_t, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoA_v2_ptds, CUarray, size_t, CUarray, size_t, size_t)
@@ -26,14 +28,16 @@ GATED(cuMemcpyDtoA, CUarray, unsigned int, CUdeviceptr_v1, unsigned int)
 GATED_ON(cuMemcpyDtoA_v2, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
 GATED_ON(cuMemcpyDtoA_v2_ptds, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
 WORK(cuMemcpyDtoD, NULL, work_bytes(NULL, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
-WORK_ON(cuMemcpyDtoD_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, false, c), CUdeviceptr, CUdeviceptr, size_t)
-WORK_ON(cuMemcpyDtoD_v2_ptds, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, true, c), CUdeviceptr, CUdeviceptr, size_t)
+WORK_ON(cuMemcpyDtoD_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, false, c),
+	CUdeviceptr, CUdeviceptr, size_t)
+WORK_ON(cuMemcpyDtoD_v2_ptds, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, true, c),
+	CUdeviceptr, CUdeviceptr, size_t)
 WORK(cuMemcpyDtoDAsync, NULL, work_bytes(d, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int,
      CUstream)
-WORK_ON(cuMemcpyDtoDAsync_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, false, c), CUdeviceptr, CUdeviceptr, size_t,
-     CUstream)
-WORK_ON(cuMemcpyDtoDAsync_v2_ptsz, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, true, c), CUdeviceptr, CUdeviceptr, size_t,
-     CUstream)
+WORK_ON(cuMemcpyDtoDAsync_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, false, c),
+	CUdeviceptr, CUdeviceptr, size_t, CUstream)
+WORK_ON(cuMemcpyDtoDAsync_v2_ptsz, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, true, c),
+	CUdeviceptr, CUdeviceptr, size_t, CUstream)
 GATED_WAIT(cuMemcpyDtoH, false, void *, CUdeviceptr_v1, unsigned int)
 GATED_WAIT_ON(cuMemcpyDtoH_v2, uses_span(b, c), false, void *, CUdeviceptr, size_t)
 GATED_WAIT_ON(cuMemcpyDtoH_v2_ptds, uses_span(b, c), true, void *, CUdeviceptr, size_t)
@@ -52,10 +56,14 @@ GATED_ON(cuMemcpyHtoD_v2_ptds, uses_span(a, c), CUdeviceptr, const void *, size_
 GATED(cuMemcpyHtoDAsync, CUdeviceptr_v1, const void *, unsigned int, CUstream)
 GATED_ON(cuMemcpyHtoDAsync_v2, uses_span(a, c), CUdeviceptr, const void *, size_t, CUstream)
 GATED_ON(cuMemcpyHtoDAsync_v2_ptsz, uses_span(a, c), CUdeviceptr, const void *, size_t, CUstream)
-GATED_ON(cuMemcpyPeer, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t)
-GATED_ON(cuMemcpyPeer_ptds, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t)
-GATED_ON(cuMemcpyPeerAsync, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)
-GATED_ON(cuMemcpyPeerAsync_ptsz, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)
+GATED_ON(cuMemcpyPeer, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
+	 CUcontext, size_t)
+GATED_ON(cuMemcpyPeer_ptds, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
+	 CUcontext, size_t)
+GATED_ON(cuMemcpyPeerAsync, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
+	 CUcontext, size_t, CUstream)
+GATED_ON(cuMemcpyPeerAsync_ptsz, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext,
+	 CUdeviceptr, CUcontext, size_t, CUstream)
 
 /* In two and three dimensions. */
 GATED(cuMemcpy2D, const CUDA_MEMCPY2D_v1 *)
@@ -100,6 +108,7 @@ GATED(cuMemcpyBatchAsync_v2, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUm
       size_t *, size_t, CUstream)
 GATED(cuMemcpyBatchAsync_v2_ptsz, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
       CUmemcpyAttributes *, size_t *, size_t, CUstream)
-GATED_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *, CUstream)
-GATED_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *,
-      CUstream)
+GATED_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr,
+	 size_t, CUmemcpyAttributes *, CUstream)
+GATED_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr,
+	 CUdeviceptr, size_t, CUmemcpyAttributes *, CUstream)

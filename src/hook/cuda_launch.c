@@ -7,18 +7,18 @@
 		unsigned int
 #define BLOCKS ((uint64_t)b * c * d)
 
-WORK_WITH(cuLaunchKernel, uses_launch(a, j, k), a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
-     void **)
-WORK_WITH(cuLaunchKernel_ptsz, uses_launch(a, j, k), a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **,
-     void **)
-WORK_WITH(cuLaunchKernelEx, uses_launch(b, c, d), b, work_config(a, false, b), const CUlaunchConfig *, CUfunction, void **,
-     void **)
-WORK_WITH(cuLaunchKernelEx_ptsz, uses_launch(b, c, d), b, work_config(a, true, b), const CUlaunchConfig *, CUfunction, void **,
-     void **)
-WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, j, NULL), a, work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream,
-     void **)
-WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, j, NULL), a, work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE,
-     CUstream, void **)
+WORK_WITH(cuLaunchKernel, uses_launch(a, j, k), a, work_kernel(i, false, a, BLOCKS), CUfunction,
+	  SHAPE, CUstream, void **, void **)
+WORK_WITH(cuLaunchKernel_ptsz, uses_launch(a, j, k), a, work_kernel(i, true, a, BLOCKS), CUfunction,
+	  SHAPE, CUstream, void **, void **)
+WORK_WITH(cuLaunchKernelEx, uses_launch(b, c, d), b, work_config(a, false, b),
+	  const CUlaunchConfig *, CUfunction, void **, void **)
+WORK_WITH(cuLaunchKernelEx_ptsz, uses_launch(b, c, d), b, work_config(a, true, b),
+	  const CUlaunchConfig *, CUfunction, void **, void **)
+WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, j, NULL), a, work_kernel(i, false, a, BLOCKS),
+	  CUfunction, SHAPE, CUstream, void **)
+WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, j, NULL), a,
+	  work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **)
 /* Of the calling thread's device: the driver wants one of each, from one thread. */
 WORK(cuLaunchCooperativeKernelMultiDevice, a ? a->function : NULL, work_launches(a, b),
      CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int)

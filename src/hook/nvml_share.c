@@ -8,8 +8,8 @@
 #include "core/quota.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
-#include "shm/spec.h"
 #include "shm/residency.h"
+#include "shm/spec.h"
 
 #include <errno.h>
 #include <link.h>

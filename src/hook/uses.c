@@ -98,8 +98,7 @@ void uses_launch(CUfunction function, void *const *params, void *const *extra)
 	size_t bytes;
 
 	/* A function that was not launched yet would be loaded by the question. */
-	if (!movable_is_on() || !function ||
-	    (function_any() && !function_is_settled(function)))
+	if (!movable_is_on() || !function || (function_any() && !function_is_settled(function)))
 		return;
 	if (extra)
 		look_at_buffer(extra);

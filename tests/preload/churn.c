@@ -9,9 +9,9 @@
 #include <time.h>
 
 /* What the software GPU and examples/kernels.h name; a real driver has no use for this program. */
-#define MODULE                                                     \
-	".version 6.0\n.target sm_50\n.address_size 64\n"          \
-	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n"     \
+#define MODULE                                                                                            \
+	".version 6.0\n.target sm_50\n.address_size 64\n"                                                 \
+	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n"                                            \
 	".visible .entry fill(.param .u64 address, .param .u32 value, .param .u64 words)\n{\n\tret;\n}\n" \
 	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
 

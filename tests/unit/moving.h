@@ -23,7 +23,7 @@ static struct {
 	struct gpu_bo *owner;
 	struct bo_device device;
 	CUcontext ctx;
-	uint64_t start; /* of the addresses */
+	uint64_t start;            /* of the addresses */
 	void (*before_open)(void); /* changes the driver's calls, if a test wants that */
 } gpu;
 

@@ -108,8 +108,8 @@ static void a_cyclic_scan_moves_nothing(void **state)
 	static const struct {
 		unsigned rounds;
 		uint32_t burst;
-	} scans[] = { { 1, 1 }, { 1, 30 }, { 2, 5 }, { 5, 1 }, { 5, 20 }, { 30, 1 }, { 30, 20 },
-		      { 60, 3 } };
+	} scans[] = { { 1, 1 },  { 1, 30 }, { 2, 5 },   { 5, 1 },
+		      { 5, 20 }, { 30, 1 }, { 30, 20 }, { 60, 3 } };
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(scans) / sizeof(*scans); i++) {

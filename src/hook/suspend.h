@@ -1,7 +1,7 @@
 /*
- * Suspension: what the region asks of the tenant (enum ration_suspend), done by the worker. The gate
- * is shut and stays so, all objects leave the device, and come back under their addresses before it
- * opens again.
+ * Suspension: what the region asks of the tenant (enum ration_suspend), or a signal of the process
+ * (hook/signals.h), done by the worker. The gate is shut and stays so, all objects leave the device,
+ * and come back under their addresses before it opens again.
  *
  * Where it does not go now (work that does not end, a capture, no room in host memory) all is put
  * back, the program goes on, why is said in the region, and it is tried again: after 10 ms at first,

@@ -1,7 +1,7 @@
 /*
- * Objects that another device of the process reaches. The driver lets a context reach the driver's own
- * memory; what is mapped is let reach here: once the program asks for it, and once it copies between
- * devices that can reach one another, for which it need not ask.
+ * Objects that another device of the process reaches. The driver lets a context reach the driver's
+ * own memory; what is mapped is let reach here: once the program asks for it, and once it copies
+ * between devices that can reach one another, for which it need not ask.
  */
 #pragma once
 

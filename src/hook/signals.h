@@ -3,8 +3,8 @@
  * it go on. Only where the operator asks for it (RATION_SIGNALS).
  *
  * A handler of the program's own still runs, after ours and as it would have: it may have been set
- * before ours, or after it, which the worker finds and puts behind ours again. Where the program has
- * none, the signals do not end it.
+ * before ours, or after it, which the worker finds and puts behind ours again. Where the program
+ * has none, the signals do not end it.
  */
 #pragma once
 

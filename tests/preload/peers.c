@@ -1,6 +1,6 @@
 /*
- * Two devices of one process: memory of the first is read and written by kernels on the second, from
- * before and from after it was let reach it, and copied between them.
+ * Two devices of one process: memory of the first is read and written by kernels on the second,
+ * from before and from after it was let reach it, and copied between them.
  */
 #include "client.h"
 

@@ -1,6 +1,6 @@
 /*
- * signals none|before|after|siginfo: handles SIGUSR1 and SIGUSR2 itself, from before or after the driver
- * is started; says how often each came, for each line. With "none" it has no handler.
+ * signals none|before|after|siginfo: handles SIGUSR1 and SIGUSR2 itself, from before or after the
+ * driver is started; says how often each came, for each line. With "none" it has no handler.
  */
 #include "client.h"
 

@@ -183,12 +183,10 @@ static void all_leaves_and_comes_back_under_launching_threads(void)
 		struct bo_ctx ctx = { 0 };
 
 		CHECK_EQ(gpu_still_begin(&waits), 0);
-		gpu_bo_set_held(gpu.owner, true);
 		CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
 		CHECK_EQ(bo_device_used(&gpu.device, BO_VRAM), 0);
 		clock_sleep_ns(2 * NSEC_PER_MSEC);
 		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
-		gpu_bo_set_held(gpu.owner, false);
 		gpu_still_end();
 		sched_yield();
 	}

@@ -191,6 +191,7 @@ static void read_places(struct conf *conf)
 					    (theirs && !strcmp(theirs, "true")) ||
 						    conf->resident_bytes || conf->host_bytes);
 	conf->is_movable = read_bool(conf, CONF_RATION_MOVABLE, false) || conf->is_oversubscribed;
+	conf->has_signals = read_bool(conf, CONF_RATION_SIGNALS, false);
 }
 
 static void read_log(struct conf *conf)

@@ -48,6 +48,7 @@ struct conf {
 	bool disabled;
 	bool context_free;
 	bool is_movable, is_oversubscribed;  /* the second only with the first */
+	bool has_signals;                    /* a movable one is suspended by them */
 	uint64_t resident_bytes, host_bytes; /* 0 = not said */
 	int priority;
 	char error[512]; /* empty, or what could not be understood: the first such thing */

@@ -5,6 +5,7 @@
 #include "core/bo_reserve.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* How much moves at a time: copies of one end before memory for the next is taken. */
 #define BATCH_BYTES (UINT64_C(1) << 30)
@@ -122,4 +123,54 @@ int bo_unhold(struct bo_device *device, struct bo_ctx *ctx)
 	static const struct bo_placement back = { wants, 2 };
 
 	return move_all(device, BO_SYSTEM, &back, ctx);
+}
+
+int bo_gather(struct bo_device *device, struct bo_ctx *ctx)
+{
+	static const struct bo_want wants[] = { { .place = BO_VRAM, .flags = BO_DESIRED } };
+	static const struct bo_placement home = { wants, 1 };
+
+	return move_all(device, BO_GTT, &home, ctx);
+}
+
+/* With the mutex: how many are there; the first `room` of them are written. */
+static unsigned list_spans(struct bo_device *device, struct bo_span *spans, unsigned room)
+{
+	struct bo_list *lists[BO_PRIORITIES + 2] = { &device->pinned, &device->deleted };
+	unsigned count = 0;
+	struct bo *bo;
+
+	for (unsigned i = 0; i < BO_PRIORITIES; i++)
+		lists[i + 2] = &device->managers[BO_VRAM].lru[i];
+	for (unsigned i = 0; i < BO_PRIORITIES + 2; i++)
+		TAILQ_FOREACH(bo, lists[i], in_list) {
+			if (bo->place != BO_VRAM)
+				continue;
+			if (count < room)
+				spans[count] = (struct bo_span){ bo->addr, bo->bytes };
+			count++;
+		}
+	return count;
+}
+
+int bo_spans(struct bo_device *device, struct bo_span **out_spans, unsigned *out_count)
+{
+	struct bo_span *spans = NULL;
+	unsigned room = 0, count;
+
+	for (;;) {
+		bo_device_lock(device);
+		count = list_spans(device, spans, room);
+		bo_device_unlock(device);
+		if (count <= room)
+			break;
+		free(spans);
+		room = count + 16;
+		spans = malloc(room * sizeof(*spans));
+		if (!spans)
+			return -ENOMEM;
+	}
+	*out_spans = spans;
+	*out_count = count;
+	return 0;
 }

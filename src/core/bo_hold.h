@@ -11,8 +11,8 @@
 
 /*
  * Moves all objects from device memory to BO_SYSTEM, but for pinned ones; what nobody has any more
- * is given back. 0 when none is left there; else why one is, and what went stays where it went: -EBUSY
- * when somebody has it, -ENOMEM when host memory is out, or the error of its move.
+ * is given back. 0 when none is left there; else why one is, and what went stays where it went:
+ * -EBUSY when somebody has it, -ENOMEM when host memory is out, or the error of its move.
  */
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
 
@@ -21,3 +21,20 @@ int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
  * work reaches all of them; else as bo_hold(), and -ENOMEM when there is room in neither.
  */
 int bo_unhold(struct bo_device *device, struct bo_ctx *ctx);
+
+/*
+ * Moves all objects from BO_GTT to device memory: another device is to reach them. 0 when none is
+ * left there; else as bo_hold().
+ */
+int bo_gather(struct bo_device *device, struct bo_ctx *ctx);
+
+/* Where an object is that has memory. */
+struct bo_span {
+	uint64_t addr, bytes;
+};
+
+/*
+ * All objects that are in device memory, pinned ones and those that wait for their end too; the
+ * caller frees *out_spans. 0 or -ENOMEM.
+ */
+int bo_spans(struct bo_device *device, struct bo_span **out_spans, unsigned *out_count);

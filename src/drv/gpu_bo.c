@@ -25,8 +25,8 @@ struct gpu_bo {
 	struct gpu_bo_setup setup; /* constant */
 	struct gpu_store store;
 	struct gpu_access access;
-	_Atomic bool is_held, is_shared, is_lost; /* atomic */
-	struct gpu_move move;                     /* who has all stand still */
+	_Atomic bool is_shared, is_lost; /* atomic */
+	struct gpu_move move;            /* who has all stand still */
 };
 
 struct gpu_bo_state {
@@ -216,24 +216,23 @@ static int wait_for(void *owner, uint64_t fence, int64_t until_ns)
 }
 
 static const struct bo_want in_gtt[] = { { .place = BO_GTT } };
-static const struct bo_want in_system[] = { { .place = BO_SYSTEM } };
-static const struct bo_placement gtt = { in_gtt, 1 }, host = { in_system, 1 };
+static const struct bo_placement gtt = { in_gtt, 1 };
 
+/* Work reaches what lies in host memory too, so that it has nowhere to go from there. */
 static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
 {
 	struct gpu_bo *o = owner;
 
 	(void)bo;
-	return atomic_load(&o->is_held) || (place == BO_VRAM && gpu_bo_has_gtt(o));
+	return place == BO_VRAM && gpu_bo_has_gtt(o);
 }
 
 static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enum bo_place place)
 {
-	struct gpu_bo *o = owner;
-
+	(void)owner;
 	(void)bo;
 	(void)place;
-	return atomic_load(&o->is_held) ? &host : &gtt;
+	return &gtt;
 }
 
 const struct bo_ops gpu_bo_ops = {
@@ -266,11 +265,6 @@ int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer)
 int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes)
 {
 	return gpu_access_allow(&owner->access, addr, bytes);
-}
-
-void gpu_bo_set_held(struct gpu_bo *owner, bool is_held)
-{
-	atomic_store(&owner->is_held, is_held);
 }
 
 bool gpu_bo_is_lost(const struct gpu_bo *owner)

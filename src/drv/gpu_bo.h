@@ -1,6 +1,6 @@
 /*
- * The driver's side of buffer objects (core/bo.h) on one device: what their memory is, and how it is
- * exchanged.
+ * The driver's side of buffer objects (core/bo.h) on one device: what their memory is, and how it
+ * is exchanged.
  *
  * BO_VRAM is the device's memory. BO_GTT and BO_SYSTEM are the same host memory, which is mapped at
  * the object's address or is not: between them nothing is copied. Where the driver has no host
@@ -38,8 +38,9 @@ struct gpu_bo_setup {
 void gpu_bo_init(void);
 
 /*
- * Opens a device for objects; `setup` NULL: what a program gets. Once for a device: later calls give
- * the same. 0 with *out_owner; -ENOTSUP where driver or device have not what it needs; -ENOMEM.
+ * Opens a device for objects; `setup` NULL: what a program gets. Once for a device: later calls
+ * give the same. 0 with *out_owner; -ENOTSUP where driver or device have not what it needs;
+ * -ENOMEM.
  */
 int gpu_bo_open(struct cuda_ord ord, const struct gpu_bo_setup *setup, struct gpu_bo **out_owner);
 
@@ -57,12 +58,6 @@ int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer);
 
 /* Lets the device and its peers reach all that is mapped in [addr, addr + bytes), without holes. */
 int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes);
-
-/*
- * The program's work is held until this says otherwise: objects may lie where it does not reach them.
- * evict_to of gpu_bo_ops names BO_SYSTEM then.
- */
-void gpu_bo_set_held(struct gpu_bo *owner, bool is_held);
 
 /* True when an object was lost. */
 bool gpu_bo_is_lost(const struct gpu_bo *owner);

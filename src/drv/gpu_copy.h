@@ -1,6 +1,6 @@
 /*
- * Copies of whole objects, on two streams of ours in a context of the device: what leaves the device
- * and what comes to it go at once.
+ * Copies of whole objects, on two streams of ours in a context of the device: what leaves the
+ * device and what comes to it go at once.
  *
  * Of one thread at a time, which has everything stand still: no context ends meanwhile.
  */

@@ -333,7 +333,9 @@ void gpu_fence_drop_stream(CUstream stream)
 	turn_give(&state.s.turn);
 }
 
-/* The turn, the context current: one event more in the fence. With `is_whole`, of all its streams. */
+/*
+ * The turn, the context current: one event more in the fence. With `is_whole`, of all its streams.
+ */
 static int put(struct context *c, CUstream stream, bool is_whole, struct gpu_fence *fence)
 {
 	struct gpu_fence_event *event;

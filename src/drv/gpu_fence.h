@@ -43,8 +43,8 @@ void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary);
 void gpu_fence_add_primary(struct cuda_ord ord);
 
 /*
- * The driver is asked to end the context: nothing is asked of it any more, and no fence is recorded,
- * until it is said what became of it. An unknown context is no harm.
+ * The driver is asked to end the context: nothing is asked of it any more, and no fence is
+ * recorded, until it is said what became of it. An unknown context is no harm.
  */
 void gpu_fence_ending(CUcontext ctx);
 void gpu_fence_ended(CUcontext ctx, bool is_gone);

@@ -1,6 +1,6 @@
 /*
- * Standing still: the gate is shut, nobody is in a driver call that uses device memory, and all work
- * that was submitted is done. So what is mapped where may be changed.
+ * Standing still: the gate is shut, nobody is in a driver call that uses device memory, and all
+ * work that was submitted is done. So what is mapped where may be changed.
  *
  * One thread at a time has it; it may begin again inside, and its own calls pass the gate. Nothing
  * is waited for without an end: where work does not end in time the gate is open again, and the

@@ -1,6 +1,6 @@
 /*
- * The memory that buffer objects lie in, in chunks: the device's own, or the host's. A chunk of host
- * memory that the driver can map has two users while an object goes from where it is mapped to
+ * The memory that buffer objects lie in, in chunks: the device's own, or the host's. A chunk of
+ * host memory that the driver can map has two users while an object goes from where it is mapped to
  * where it is not.
  *
  * Host memory is pinned when it is made, which takes longer than to copy into it; so what is given

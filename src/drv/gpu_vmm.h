@@ -21,7 +21,7 @@ enum { GPU_VMM_DEVICES = 16 };
 
 enum gpu_vmm_kind {
 	GPU_VMM_DEVICE, /* the device's own memory */
-	GPU_VMM_HOST, /* host memory on the device's NUMA node, which the device reaches when mapped */
+	GPU_VMM_HOST,   /* host memory beside the device, which reaches it when it is mapped */
 };
 
 /* True when the driver and the device have these calls and grain is what we count in. */

@@ -4,7 +4,6 @@
 #include "hook/movable.h"
 
 GATED(cuCtxDisablePeerAccess, CUcontext)
-GATED(cuCtxEnablePeerAccess, CUcontext, unsigned int)
 GATED(cuMemMapArrayAsync, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemPoolSetAccess, CUmemoryPool, const CUmemAccessDesc *, size_t)

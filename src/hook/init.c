@@ -11,6 +11,7 @@
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
 #include "hook/movable.h"
+#include "hook/signals.h"
 #include "shm/residency.h"
 #include "shm/spec.h"
 
@@ -227,6 +228,8 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 		p->error = rc;
 		return INIT_FAILED;
 	}
+	if (p->conf.has_signals && movable_is_on())
+		signals_start();
 	warn_of_limits(region);
 	if (!atomic_exchange(&program.has_exit_handler, true))
 		atexit(leave);

@@ -7,6 +7,7 @@
 #include "core/object.h"
 #include "core/quota.h"
 #include "drv/gpu_still.h"
+#include "hook/signals.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -45,11 +46,12 @@ bool suspend_is_shut(void)
 }
 
 /* A region that was taken away asks for nothing: nobody could ever say that it is over. */
-static enum ration_suspend wanted(int64_t now_ns)
+static bool is_wanted_now(int64_t now_ns)
 {
-	if (!state.s.region || !quota_has_region(now_ns))
-		return RATION_RUN;
-	return region_suspend_want(state.s.region->own);
+	if (!state.s.region)
+		return false;
+	return signals_want_suspension() ||
+	       (quota_has_region(now_ns) && region_suspend_want(state.s.region->own) != RATION_RUN);
 }
 
 /* Says in the region how it stands. */
@@ -143,8 +145,10 @@ static void hold(void)
 int64_t suspend_tick(void)
 {
 	int64_t now_ns = clock_now_ns();
-	bool is_wanted = wanted(now_ns) != RATION_RUN;
+	bool is_wanted;
 
+	signals_check();
+	is_wanted = is_wanted_now(now_ns);
 	if (now_ns < state.s.again_ns)
 		return state.s.again_ns;
 	switch (atomic_load_explicit(&state.s.state, memory_order_relaxed)) {

@@ -1,11 +1,11 @@
 /*
- * Suspension: what the region asks of the tenant (enum ration_suspend), done by the worker. The gate
- * is shut and stays so, all objects leave the device, and come back under their addresses before it
- * opens again.
+ * Suspension: what the region asks of the tenant (enum ration_suspend), or a signal of the process
+ * (hook/signals.h), done by the worker. The gate is shut and stays so, all objects leave the
+ * device, and come back under their addresses before it opens again.
  *
  * Where it does not go now (work that does not end, a capture, no room in host memory) all is put
- * back, the program goes on, why is said in the region, and it is tried again: after 10 ms at first,
- * later once a second.
+ * back, the program goes on, why is said in the region, and it is tried again: after 10 ms at
+ * first, later once a second.
  */
 #pragma once
 
@@ -17,7 +17,10 @@ struct region;
 /* With the start of a member of a movable tenant. The region is kept. */
 void suspend_start(struct region *region);
 
-/* Does what is asked, if it can be done. When it is to be called again (clock_now_ns()). The worker. */
+/*
+ * Does what is asked, if it can be done. When it is to be called again (clock_now_ns()). The
+ * worker.
+ */
 int64_t suspend_tick(void);
 
 /* True while the worker has the gate shut. */

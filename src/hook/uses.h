@@ -12,11 +12,12 @@
 #include "abi/cuda.h"
 #include "core/object_use.h"
 #include "hook/movable.h"
+#include "hook/peer.h"
 
 /* False when [addr, addr + bytes) leaves an object. True for what is none. */
 static inline bool uses_span(CUdeviceptr addr, uint64_t bytes)
 {
-	return !movable_is_on() || object_use(addr, bytes);
+	return !movable_is_on() || (peer_reach(addr), object_use(addr, bytes));
 }
 
 /* As that of so many rows. */
@@ -30,6 +31,7 @@ static inline bool uses_rows(CUdeviceptr addr, uint64_t pitch_bytes, uint64_t wi
 	if (__builtin_mul_overflow(pitch_bytes, height - 1, &bytes) ||
 	    __builtin_add_overflow(bytes, width_bytes, &bytes))
 		return true;
+	peer_reach(addr);
 	return object_use(addr, bytes);
 }
 

@@ -180,6 +180,11 @@ class Place:
     def limit(self, dev=0):
         return self.words(HAMI_LIMIT + 8 * dev, "Q")[0]
 
+    def suspend(self, is_wanted, timeout=30):
+        """As `ration suspend` and `ration resume`, of a tenant whose first process answers."""
+        subprocess.run([BUILD / "ration", "suspend" if is_wanted else "resume", self.region,
+                        "--wait", str(timeout)], check=True, capture_output=True)
+
     def slots(self):
         """{pid: bytes on device 0, as the monitors see them} of the slots that are not free."""
         found = {}

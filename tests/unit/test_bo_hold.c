@@ -4,6 +4,7 @@
 #include "fake_owner.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #define MIB(n) (UINT64_C(n) << 20)
 enum { OBJECTS = 100 };
@@ -190,6 +191,31 @@ static void what_is_deleted_goes_at_once(void **state)
 	put_all();
 }
 
+static void what_another_device_reaches_lies_on_its_own(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo_span *spans;
+	unsigned count;
+	uint64_t bytes = 0;
+
+	(void)state;
+	assert_ok(bo_spans(&owner.device, &spans, &count));
+	assert_int_equal(count, 0);
+	free(spans);
+	make_all();
+	bo_pin(&objects[1].bo);
+	assert_ok(bo_gather(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_GTT), 0);
+	assert_ok(bo_spans(&owner.device, &spans, &count));
+	assert_int_equal(count, OBJECTS);
+	for (unsigned i = 0; i < count; i++)
+		bytes += spans[i].bytes;
+	assert_int_equal(bytes, OBJECTS * MIB(2));
+	free(spans);
+	bo_unpin(&objects[1].bo);
+	put_all();
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
@@ -203,6 +229,7 @@ int main(void)
 		TEST(one_that_is_in_use_is_said),
 		TEST(every_failure_leaves_all_whole),
 		TEST(what_is_deleted_goes_at_once),
+		TEST(what_another_device_reaches_lies_on_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

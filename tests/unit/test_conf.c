@@ -49,7 +49,9 @@ static void test_places(void **state)
 	assert_int_equal(load_env(ENV()), 0);
 	assert_false(conf.is_movable || conf.is_oversubscribed);
 	assert_int_equal(conf_region_flags(&conf), 0);
-	assert_int_equal(load_env(ENV("RATION_MOVABLE=true")), 0);
+	assert_false(conf.has_signals);
+	assert_int_equal(load_env(ENV("RATION_MOVABLE=true", "RATION_SIGNALS=1")), 0);
+	assert_true(conf.has_signals);
 	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE);
 	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=true")), 0);
 	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);

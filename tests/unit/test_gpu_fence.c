@@ -3,7 +3,7 @@
 #include "../../examples/kernels.h"
 #include "base/clock.h"
 #include "drv/capture.h"
-#include "sim_gpu.h"
+#include "plug.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,8 @@
 
 static const struct cuda_ord ord0 = { 0 };
 
-static CUfunction spin, fill;
+static CUfunction fill;
+static struct plug plug = PLUG_INIT;
 
 static CUcontext start(void)
 {
@@ -29,16 +30,7 @@ static void load(void)
 	CUmodule module;
 
 	SIM_OK(cuModuleLoadData(&module, kernels_ptx));
-	SIM_OK(cuModuleGetFunction(&spin, module, "spin"));
 	SIM_OK(cuModuleGetFunction(&fill, module, "fill"));
-}
-
-static void launch_spin(CUstream stream)
-{
-	uint64_t spin_ns = 200 * NSEC_PER_MSEC;
-	void *params[] = { &spin_ns };
-
-	SIM_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
 static void wait_for(struct gpu_fence *fence)
@@ -52,23 +44,17 @@ static void wait_for(struct gpu_fence *fence)
 	CHECK_EQ(gpu_fence_poll(fence), 0);
 }
 
-/* What was launched before the fence is not done with it; after it, it is. */
+/* What is in the stream is waited for. */
 static void expect_to_wait(CUstream stream)
 {
 	struct gpu_fence fence = { NULL };
 
 	CHECK_EQ(gpu_fence_record(&fence), 0);
 	CHECK_EQ(gpu_fence_poll(&fence), -EAGAIN);
+	plug_pull(&plug);
 	wait_for(&fence);
 	if (stream)
 		SIM_OK(cuStreamQuery(stream));
-}
-
-static void *launch_per_thread(void *ctx)
-{
-	SIM_OK(cuCtxSetCurrent(ctx));
-	launch_spin(CU_STREAM_PER_THREAD);
-	return NULL;
 }
 
 static void all_streams_of_all_contexts(bool has_whole_events)
@@ -85,23 +71,23 @@ static void all_streams_of_all_contexts(bool has_whole_events)
 	CHECK_EQ(gpu_fence_record(&fence), 0);
 	CHECK(gpu_fence_is_used());
 	wait_for(&fence);
-	launch_spin(NULL);
+	plug_put(&plug, NULL);
 	expect_to_wait(CU_STREAM_LEGACY);
 	SIM_OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
 	gpu_fence_add_stream(ctx, blocking, CU_STREAM_DEFAULT);
-	launch_spin(blocking);
+	plug_put(&plug, blocking);
 	expect_to_wait(blocking);
 	SIM_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	gpu_fence_add_stream(ctx, stream, CU_STREAM_NON_BLOCKING);
-	launch_spin(stream);
+	plug_put(&plug, stream);
 	expect_to_wait(stream);
-	launch_per_thread(ctx);
+	plug_put(&plug, CU_STREAM_PER_THREAD);
 	expect_to_wait(CU_STREAM_PER_THREAD);
 	/* In another context, while the thread has the first. */
 	SIM_OK(cuCtxCreate_v2(&other, 0, 0));
 	gpu_fence_add_context(other, ord0, false);
 	load();
-	launch_spin(NULL);
+	plug_put(&plug, NULL);
 	SIM_OK(cuCtxSetCurrent(ctx));
 	expect_to_wait(NULL);
 }
@@ -125,7 +111,7 @@ static void what_a_destroyed_stream_does_is_waited_for(void)
 	load();
 	SIM_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	gpu_fence_add_stream(ctx, stream, CU_STREAM_NON_BLOCKING);
-	launch_spin(stream);
+	plug_put(&plug, stream);
 	gpu_fence_drop_stream(stream);
 	SIM_OK(cuStreamDestroy_v2(stream));
 	expect_to_wait(NULL);
@@ -163,7 +149,7 @@ static void what_green_contexts_do_is_waited_for(void)
 	SIM_OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
 	gpu_fence_add_primary(ord0);
 	SIM_OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
-	launch_spin(stream);
+	plug_put(&plug, stream);
 	expect_to_wait(stream);
 }
 
@@ -176,7 +162,7 @@ static void an_ended_context_is_waited_for_no_longer(void)
 	SIM_OK(cuCtxCreate_v2(&other, 0, 0));
 	gpu_fence_add_context(other, ord0, false);
 	load();
-	launch_spin(NULL);
+	plug_put(&plug, NULL);
 	CHECK_EQ(gpu_fence_record(&fence), 0);
 	gpu_fence_ending(other);
 	CHECK_EQ(gpu_fence_record(&later), -EAGAIN);
@@ -185,6 +171,7 @@ static void an_ended_context_is_waited_for_no_longer(void)
 	gpu_fence_ended(other, false);
 	CHECK_EQ(gpu_fence_record(&later), 0);
 	gpu_fence_end(&later);
+	plug_pull(&plug);
 	gpu_fence_ending(other);
 	SIM_OK(cuCtxDestroy_v2(other));
 	gpu_fence_ended(other, true);
@@ -214,16 +201,18 @@ static void a_failed_context_is_waited_for_no_longer(void)
 	SIM_OK(cuCtxCreate_v2(&other, 0, 0));
 	gpu_fence_add_context(other, ord0, false);
 	load();
-	launch_spin(NULL);
+	plug_put(&plug, NULL);
 	SIM_OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 	CHECK_EQ(gpu_fence_record(&fence), 0);
+	CHECK_EQ(gpu_fence_poll(&fence), -EAGAIN);
+	plug_pull(&plug);
 	wait_for(&fence);
 	CHECK_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	/* The others go on. */
 	SIM_OK(cuCtxSetCurrent(ctx));
 	load();
 	SIM_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	launch_spin(stream);
+	plug_put(&plug, stream);
 	expect_to_wait(stream);
 }
 
@@ -236,11 +225,13 @@ static void a_capture_is_not_disturbed(void)
 	start();
 	load();
 	SIM_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	launch_spin(stream);
+	plug_put(&plug, stream);
 	CHECK_EQ(gpu_fence_record(&before), 0);
 	capture_begin();
 	SIM_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CHECK_EQ(gpu_fence_record(&fence), -EAGAIN);
+	CHECK_EQ(gpu_fence_poll(&before), -EAGAIN);
+	plug_pull(&plug);
 	wait_for(&before);
 	SIM_OK(cuStreamEndCapture(stream, &graph));
 	CHECK(graph);

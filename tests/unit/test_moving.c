@@ -1,5 +1,6 @@
 /* Objects that move while a program works with them, on the software GPU. */
 #include "moving.h"
+#include "plug.h"
 
 #include "../../examples/kernels.h"
 #include "core/bo_hold.h"
@@ -183,12 +184,10 @@ static void all_leaves_and_comes_back_under_launching_threads(void)
 		struct bo_ctx ctx = { 0 };
 
 		CHECK_EQ(gpu_still_begin(&waits), 0);
-		gpu_bo_set_held(gpu.owner, true);
 		CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
 		CHECK_EQ(bo_device_used(&gpu.device, BO_VRAM), 0);
 		clock_sleep_ns(2 * NSEC_PER_MSEC);
 		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
-		gpu_bo_set_held(gpu.owner, false);
 		gpu_still_end();
 		sched_yield();
 	}
@@ -274,17 +273,15 @@ static void movers_and_a_suspension_do_not_wait_for_one_another(void)
 /* A kernel that does not end in time: said soon, and nothing is held up any longer. */
 static void a_hung_kernel_puts_the_move_off(void)
 {
-	uint64_t spin_ns = 1500 * NSEC_PER_MSEC;
-	void *params[] = { &spin_ns };
-	CUfunction spin;
+	static struct plug plug = PLUG_INIT;
 
 	moving_start(MACHINE, &short_waits, 8 * GRAIN);
-	spin = function_of("spin");
 	moving_make(&objects[0], 0, GRAIN, BO_VRAM);
 	moving_fill(&objects[0], 1);
-	SIM_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	plug_put(&plug, NULL);
 	CHECK_EQ(moving_put(&objects[0], BO_GTT), -EBUSY);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	plug_pull(&plug);
+	SIM_OK(cuCtxSynchronize());
 	CHECK_EQ(objects[0].place, BO_VRAM);
 	CHECK_EQ(gate_close(0), 0);
 	gate_open();
@@ -325,22 +322,21 @@ static void a_capture_puts_the_move_off(void)
 /* What is freed while a kernel uses it waits for that, without anybody waiting for a context. */
 static void freed_memory_waits_for_its_work(void)
 {
-	uint64_t spin_ns = 300 * NSEC_PER_MSEC, epoch;
-	void *params[] = { &spin_ns };
-	CUfunction spin;
+	static struct plug plug = PLUG_INIT;
+	uint64_t epoch;
 
 	moving_start(MACHINE, &short_waits, 8 * GRAIN);
-	spin = function_of("spin");
 	epoch = epoch_open();
 	CHECK(epoch > 0);
 	CHECK_EQ(epoch_wait(epoch, clock_now_ns() + NSEC_PER_SEC), 0);
 	moving_make(&objects[0], 0, GRAIN, BO_VRAM);
-	SIM_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	plug_put(&plug, NULL);
 	epoch = epoch_open();
 	CHECK(!epoch_is_done(epoch));
 	bo_add_fence(&objects[0], epoch);
 	bo_put(&objects[0]);
 	CHECK_EQ(bo_device_used(&gpu.device, BO_VRAM), GRAIN);
+	plug_pull(&plug);
 	CHECK_EQ(epoch_wait(epoch, clock_now_ns() + 10 * NSEC_PER_SEC), 0);
 	CHECK(!bo_reap(&gpu.device));
 	CHECK_EQ(bo_device_used(&gpu.device, BO_VRAM), 0);

@@ -1,0 +1,88 @@
+#include "hook/peer.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "core/bo_hold.h"
+#include "drv/gpu_bo.h"
+#include "drv/gpu_cuda.h"
+#include "drv/gpu_vmm.h"
+#include "drv/real.h"
+#include "hook/movable.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct peer_state {
+	/* By ordinal: those that reach it, a bit for each; atomic. */
+	_Atomic uint32_t reached_by[GPU_VMM_DEVICES];
+};
+PROCESS_STATE(peer_state, state);
+
+/* All stands still: nothing is mapped or moved meanwhile. */
+static int allow_all(struct gpu_bo *owner, struct bo_device *bos)
+{
+	struct bo_ctx ctx = { 0 };
+	struct bo_span *spans;
+	unsigned count;
+	int rc;
+
+	/* Atomic operations of two devices on host memory would not be atomic. */
+	rc = bo_gather(bos, &ctx);
+	if (rc == 0)
+		rc = bo_spans(bos, &spans, &count);
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		rc = gpu_bo_allow(owner, spans[i].addr, spans[i].bytes);
+	free(spans);
+	return rc;
+}
+
+int peer_allow(struct cuda_ord peer, struct cuda_ord ord)
+{
+	static const struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
+	struct gpu_bo *owner;
+	struct bo_device *bos;
+	struct dev dev;
+	int rc;
+
+	if (!device_by_ordinal(ord, &dev) || gpu_bo_open(ord, NULL, &owner) < 0)
+		return 0;
+	rc = gpu_bo_add_peer(owner, peer);
+	bos = object_bos(dev);
+	if (rc < 0 || !bos)
+		return rc;
+	rc = gpu_still_begin(&waits);
+	if (rc < 0)
+		return rc;
+	rc = allow_all(owner, bos);
+	gpu_still_end();
+	return rc;
+}
+
+static bool can_reach(struct cuda_ord peer, struct cuda_ord ord)
+{
+	int can = 0;
+
+	return real.cuDeviceCanAccessPeer &&
+	       real.cuDeviceCanAccessPeer(&can, peer.v, ord.v) == CUDA_SUCCESS && can;
+}
+
+void peer_reach_slow(CUdeviceptr addr)
+{
+	struct object_info object;
+	struct cuda_ord own, ord;
+	uint32_t bit;
+
+	if (!movable_has(addr) || !object_find(addr, &object) ||
+	    !device_ordinal(object.dev, &ord) || !gpu_cuda_current_device(&own) || own.v == ord.v ||
+	    own.v >= GPU_VMM_DEVICES || ord.v >= GPU_VMM_DEVICES)
+		return;
+	bit = 1u << own.v;
+	if (atomic_load(&state.s.reached_by[ord.v]) & bit || !can_reach(own, ord))
+		return;
+	process_wipe_on_fork(&state, sizeof(state));
+	if (peer_allow(own, ord) == 0)
+		atomic_fetch_or(&state.s.reached_by[ord.v], bit);
+}

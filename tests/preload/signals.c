@@ -1,0 +1,75 @@
+/*
+ * signals none|before|after|siginfo: handles SIGUSR1 and SIGUSR2 itself, from before or after the
+ * driver is started; says how often each came, for each line. With "none" it has no handler.
+ */
+#include "client.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static _Atomic int came[2];
+
+static void count(int number)
+{
+	came[number == SIGUSR2]++;
+}
+
+static void count_info(int number, siginfo_t *info, void *context)
+{
+	if (info && info->si_signo == number && context)
+		count(number);
+}
+
+static void handle(int with_info)
+{
+	struct sigaction action = { .sa_flags = SA_RESTART };
+
+	if (with_info)
+		action.sa_sigaction = count_info;
+	else
+		action.sa_handler = count;
+	action.sa_flags |= with_info ? SA_SIGINFO : 0;
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	CHECK(sigaction(SIGUSR2, &action, NULL) == 0);
+}
+
+/* How a fork child that has no GPU ends by the signal. */
+static int child_status(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		raise(SIGUSR1);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+	CUdeviceptr addr;
+	CUcontext ctx;
+	int c;
+
+	CHECK(argc == 2);
+	if (!strcmp(argv[1], "before"))
+		handle(0);
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc_v2(&addr, 4 * MIB));
+	if (!strcmp(argv[1], "after") || !strcmp(argv[1], "siginfo"))
+		handle(argv[1][0] == 's');
+	printf("ready\n");
+	fflush(stdout);
+	while ((c = getchar()) != EOF) {
+		printf("%d %d\n", came[0], came[1]);
+		fflush(stdout);
+	}
+	printf("child %d\n", child_status());
+	printf("end\n");
+	return 0;
+}

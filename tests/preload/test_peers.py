@@ -1,0 +1,17 @@
+"""A process with two devices, one of which reaches the other's memory."""
+import pytest
+
+
+@pytest.mark.parametrize("movable", ["false", "true"])
+def test_memory_of_one_device_is_reached_by_the_other(place, movable):
+    place.sim["count"] = "2"
+    done = place.start("peers", RATION_MOVABLE=movable).await_word("reached").go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
+def test_it_is_reached_after_it_was_away(place):
+    place.sim["count"] = "2"
+    program = place.start("peers", RATION_MOVABLE="true").await_word("reached")
+    place.suspend(True)
+    place.suspend(False)
+    assert program.go().end().lines[-1] == "end"

@@ -1,0 +1,58 @@
+"""SIGUSR2 and SIGUSR1 suspend and resume a process where the operator wants it so."""
+import os
+import signal
+import time
+
+import pytest
+from conftest import HAMI_PROCS, MIB
+
+RUNNING, SUSPENDED = 1, 2
+
+
+def await_status(place, wanted):
+    end = time.monotonic() + 30
+    while place.words(HAMI_PROCS + 1928, "i")[0] != wanted:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("handler", ["none", "before", "after", "siginfo"])
+def test_signals_suspend_and_resume(place, handler):
+    program = place.start("signals", handler, RATION_MOVABLE="true", RATION_SIGNALS="true")
+    program.await_word("ready")
+    time.sleep(0.3)  # the worker has seen handlers that came after it
+    for _ in range(3):
+        os.kill(program.pid, signal.SIGUSR2)
+        await_status(place, SUSPENDED)
+        os.kill(program.pid, signal.SIGUSR1)
+        await_status(place, RUNNING)
+    done = program.go().end()
+    own = 0 if handler == "none" else 3
+    # In a child without a GPU the signal does what it would do without the library.
+    assert done.lines[-3:] == [f"{own} {own}", f"child {signal.SIGUSR1 if handler == 'none' else 0}", "end"]
+    assert done.err == ""
+
+
+def test_they_are_the_programs_own_otherwise(place):
+    program = place.start("signals", "before", RATION_MOVABLE="true")
+    program.await_word("ready")
+    os.kill(program.pid, signal.SIGUSR2)
+    assert program.go().end().lines[-3:] == ["0 1", "child 0", "end"]
+    program = place.start("signals", "none", RATION_MOVABLE="true")
+    program.await_word("ready")
+    os.kill(program.pid, signal.SIGUSR2)
+    program.end(status=-signal.SIGUSR2)
+
+
+def test_a_signal_and_the_region_each_hold_by_themselves(place):
+    program = place.start("signals", "none", RATION_MOVABLE="true", RATION_SIGNALS="true")
+    program.await_word("ready")
+    os.kill(program.pid, signal.SIGUSR2)
+    await_status(place, SUSPENDED)
+    place.suspend(True)
+    os.kill(program.pid, signal.SIGUSR1)
+    time.sleep(0.3)
+    assert place.words(HAMI_PROCS + 1928, "i")[0] == SUSPENDED
+    place.suspend(False)
+    await_status(place, RUNNING)
+    program.end()

@@ -215,7 +215,8 @@ struct ration_region {
 	uint64_t resident_bytes; /* what the tenant keeps on each card at most; 0 = what is free */
 	uint64_t host_bytes;   /* what it may have in host memory instead; 0 = base/host_memory.h */
 	uint32_t suspend_want; /* enum ration_suspend; atomic, whoever steers the tenant */
-	uint32_t reserved1;
+	/* Raised by who finds no room: what was freed and is kept at hand goes back. Atomic. */
+	uint32_t room_wanted;
 	uint64_t reserved[30];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];

@@ -129,6 +129,13 @@ def test_killed_it_leaves_nothing(place):
     assert residency(place)[1:] == [(0, 0, 0, 0)] * 3
 
 
+def test_what_another_process_keeps_at_hand_is_to_be_had(place):
+    place.settings["RATION_MEM"] = 512 * MIB
+    other = place.start("spill", "busy").await_word("busy")
+    place.run("spill", "rest")
+    other.kill()
+
+
 @pytest.fixture(name="little")
 def make_little(place):
     """64 MiB of the tenant's memory on the card, 128 MiB in host memory."""

@@ -154,7 +154,9 @@ static bool are_others(const struct object_device *d)
 	       __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
 }
 
-/* Has the tenant's other processes give back what they keep at hand, and waits a moment for that. */
+/*
+ * Has the tenant's other processes give back what they keep at hand, and waits a moment for that.
+ */
 static void ask_others(struct object_device *d, uint64_t bytes)
 {
 	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;

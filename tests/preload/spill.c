@@ -151,12 +151,8 @@ static void rest(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },
-		{ "scan", scan },
-		{ "fill", fill },
-		{ "busy", busy },
-		{ "rest", rest },
-		{ 0 },
+		{ "hot", hot },   { "scan", scan }, { "fill", fill },
+		{ "busy", busy }, { "rest", rest }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -212,8 +212,19 @@ static void hung_copies_leave_all_where_it_was(void)
 			check_whole(i);
 		}
 	}
-	for (unsigned i = 0; i < OBJECTS; i++)
+	/* One whose memory stays the same moves no more than the others. */
+	settle(BO_VRAM);
+	CHECK_EQ(moving_put_at_last(&objects[0], BO_SYSTEM), 0);
+	is_hung = true;
+	CHECK_EQ(move_all(BO_GTT), -EBUSY);
+	CHECK_EQ(objects[0].place, BO_SYSTEM);
+	CHECK_EQ(objects[1].place, BO_VRAM);
+	is_hung = false;
+	move_at_last(BO_GTT);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		check_whole(i);
 		bo_put(&objects[i]);
+	}
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 	CHECK_EQ(sim_gpu_free_bytes(), free_bytes);
 }

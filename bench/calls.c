@@ -37,9 +37,24 @@ static void call_alloc(const struct way *w, size_t bytes)
 	CHECK(w->free(addr));
 }
 
+static void call_alloc_256(const struct way *w)
+{
+	call_alloc(w, 256);
+}
+
 static void call_alloc_4k(const struct way *w)
 {
 	call_alloc(w, 4096);
+}
+
+static void call_alloc_64k(const struct way *w)
+{
+	call_alloc(w, 65536);
+}
+
+static void call_alloc_1m(const struct way *w)
+{
+	call_alloc(w, MIB);
 }
 
 static void call_alloc_2m(const struct way *w)
@@ -59,7 +74,10 @@ static const struct measure {
 } measures[] = {
 	{ "cuMemGetInfo", call_get_info, 0 },
 	{ "cuMemGetInfo after 1 ms", call_get_info, 1000000 },
+	{ "cuMemAlloc+cuMemFree of 256 B", call_alloc_256, 0 },
 	{ "cuMemAlloc+cuMemFree of 4 KiB", call_alloc_4k, 0 },
+	{ "cuMemAlloc+cuMemFree of 64 KiB", call_alloc_64k, 0 },
+	{ "cuMemAlloc+cuMemFree of 1 MiB", call_alloc_1m, 0 },
 	{ "cuMemAlloc+cuMemFree of 2 MiB", call_alloc_2m, 0 },
 	{ "cuLaunchKernel", call_launch, 0 },
 };

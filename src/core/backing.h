@@ -62,14 +62,17 @@ struct backing {
 };
 
 /*
- * Gives [addr, addr + bytes) memory; both are multiples of blocks. 0 with *out_backing, -EDQUOT when
- * the limit says no, -ENOMEM when there is none, or what the driver's side said. `end` is called
- * once after a success, and never after an error.
+ * Gives [addr, addr + bytes) memory; both are multiples of blocks. 0 with *out_backing, -EDQUOT
+ * when the limit says no, -ENOMEM when there is none, or what the driver's side said. `end` is
+ * called once after a success, and never after an error.
  */
 int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
 		 void *arg, struct backing **out_backing);
 
-/* Gives the memory back once `fence` is done (0: now). The backing ends with end(), perhaps in here. */
+/*
+ * Gives the memory back once `fence` is done (0: now). The backing ends with end(), perhaps in
+ * here.
+ */
 void backing_close(struct backing *backing, uint64_t fence);
 
 /* Finishes what was closed and whose fences are done. True when there was some. */

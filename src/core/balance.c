@@ -7,7 +7,10 @@
 
 /* One round moves no more than this, so that it stalls the program for some ten milliseconds. */
 #define MOST_BYTES (UINT64_C(1) << 30)
-/* Moves that did not get their moment are tried again after 2, 4, .. rounds, and no more than so many. */
+/*
+ * Moves that did not get their moment are tried again after 2, 4, .. rounds, and no more than so
+ * many.
+ */
 enum { MOST_REST = 64 };
 
 static const struct bo_want in_gtt[] = { { .place = BO_GTT } };
@@ -26,7 +29,7 @@ struct looked_at {
 
 static struct backing_object *object_of(const struct heat_item *item)
 {
-	return item->user;
+	return (struct backing_object *)item->user;
 }
 
 static unsigned count_in(const struct bo_device *device, enum bo_place place)
@@ -49,13 +52,13 @@ static void look_in(struct looked_at *l, struct bo_device *device, enum bo_place
 		TAILQ_FOREACH(bo, &device->managers[place].lru[i], in_list) {
 			struct backing_object *o = (struct backing_object *)bo;
 
-			if (l->count == l->room || !bo_device_get(bo))
-				continue;
+			if (l->count == l->room)
+				return;
 			heat_tick(&o->heat, atomic_exchange(&o->uses, 0));
 			l->items[l->count++] = (struct heat_item){ .heat = &o->heat,
 								   .bytes = bo->bytes,
 								   .is_near = place == BO_VRAM,
-								   .user = o };
+								   .user = bo_get(bo) };
 			l->far_count += place != BO_VRAM;
 		}
 }

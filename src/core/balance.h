@@ -1,6 +1,6 @@
 /*
- * What of a tenant's memory lies on the device, and what in host memory: changed now and then by what
- * is used (core/heat.h). One thread, the worker's.
+ * What of a tenant's memory lies on the device, and what in host memory: changed now and then by
+ * what is used (core/heat.h). One thread, the worker's.
  */
 #pragma once
 

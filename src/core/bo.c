@@ -30,18 +30,28 @@ struct bo *bo_get(struct bo *bo)
 
 void bo_put(struct bo *bo)
 {
-	bool is_ours;
+	struct bo_device *device = bo->device;
+	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
+	bool is_ours = false;
 
-	/* Acquires what the other holders did to it before they gave theirs back. */
-	if (__atomic_sub_fetch(&bo->refs, 1, __ATOMIC_ACQ_REL) > 0)
-		return;
-	bo_device_lock(bo->device);
-	bo->is_deleted = true;
-	bo_device_unlist(bo);
-	bo->bulk = NULL;
-	bo_device_list(bo);
-	is_ours = bo_reserve_try(bo, NULL);
-	bo_device_unlock(bo->device);
+	while (refs > 1)
+		if (__atomic_compare_exchange_n(&bo->refs, &refs, refs - 1, true, __ATOMIC_RELEASE,
+						__ATOMIC_RELAXED))
+			return;
+	/*
+	 * The last, unless somebody who walks a list gets one meanwhile. Acquires what the other
+	 * holders did to it before they gave theirs back.
+	 */
+	bo_device_lock(device);
+	if (__atomic_sub_fetch(&bo->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		bo->is_deleted = true;
+		bo_device_unlist(bo);
+		bo->bulk = NULL;
+		bo_device_list(bo);
+		device->gains++;
+		is_ours = bo_reserve_try(bo, NULL);
+	}
+	bo_device_unlock(device);
 	if (is_ours)
 		bo_reap_one(bo);
 }
@@ -73,8 +83,10 @@ void bo_pin(struct bo *bo)
 void bo_unpin(struct bo *bo)
 {
 	bo_device_lock(bo->device);
-	if (bo->pins && --bo->pins == 0)
+	if (bo->pins && --bo->pins == 0) {
 		bo_device_list(bo);
+		bo->device->gains++;
+	}
 	bo_device_unlock(bo->device);
 }
 

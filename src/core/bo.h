@@ -122,7 +122,7 @@ struct bo {
 	enum bo_place place;
 	struct bo_memory memory;
 	uint64_t fence;   /* work that may use it: done before memory goes. 0: none known */
-	uint32_t refs;    /* atomic */
+	uint32_t refs;    /* atomic; becomes 0 with the mutex, and is_deleted true */
 	uint32_t pins;    /* > 0: it does not move, and is in device->pinned */
 	uint8_t priority; /* below BO_PRIORITIES; the lowest goes first */
 	bool is_deleted;  /* nobody has it any more, its memory waits for the fence */
@@ -161,6 +161,7 @@ struct bo_device {
 	unsigned waiters;            /* for `ended` to change */
 	unsigned ended;              /* a futex: ends of reservations and of what is pending */
 	struct bo_round_list takers; /* attempts that have memory pending (bo_round.h) */
+	uint64_t gains;              /* counts what may give room to who was refused */
 };
 
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner);

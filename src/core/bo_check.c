@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "core/bo_bulk.h"
+#include "core/bo_round.h"
 
 #include <stddef.h>
 
@@ -99,6 +100,16 @@ static const char *check_lru(const struct bo_device *device, unsigned place, uns
 	return NULL;
 }
 
+static uint64_t taken_bytes(const struct bo_device *device, unsigned place)
+{
+	const struct bo_round *taker;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH(taker, &device->takers, in_takers)
+		bytes += taker->taken_bytes[place];
+	return bytes;
+}
+
 const char *bo_check(const struct bo_device *device)
 {
 	uint64_t bytes[BO_PLACES] = { 0 };
@@ -116,6 +127,8 @@ const char *bo_check(const struct bo_device *device)
 
 		if (manager->used_bytes != bytes[place] + manager->pending_bytes)
 			wrong = "what is used is not what the objects have";
+		else if (taken_bytes(device, place) > manager->pending_bytes)
+			wrong = "an attempt has taken what is not pending";
 	}
 	return wrong;
 }

@@ -10,7 +10,7 @@
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner)
 {
 	*device = (struct bo_device){ .ops = ops, .owner = owner };
-#ifndef NDEBUG
+#ifdef RATION_CHECKS
 	device->on_change = bo_check_log;
 #endif
 	pthread_mutex_init(&device->mutex, NULL);
@@ -66,6 +66,7 @@ void bo_device_set_limit(struct bo_device *device, enum bo_place place, uint64_t
 {
 	bo_device_lock(device);
 	device->managers[place].limit_bytes = bytes;
+	device->gains++;
 	bo_device_unlock(device);
 }
 
@@ -132,7 +133,7 @@ void bo_device_wake(struct bo_device *device)
 }
 
 /* Counts `bytes` more as pending, if they may lie there. */
-static int count(struct bo_device *device, enum bo_place place, uint64_t bytes)
+static int count(struct bo_device *device, enum bo_place place, uint64_t bytes, uint64_t *out_gains)
 {
 	struct bo_manager *manager = &device->managers[place];
 	int rc = -ENOSPC;
@@ -143,6 +144,7 @@ static int count(struct bo_device *device, enum bo_place place, uint64_t bytes)
 		manager->pending_bytes += bytes;
 		rc = 0;
 	}
+	*out_gains = device->gains;
 	bo_device_unlock(device);
 	return rc;
 }
@@ -152,24 +154,29 @@ static void uncount(struct bo_device *device, enum bo_place place, uint64_t byte
 	bo_device_lock(device);
 	device->managers[place].used_bytes -= bytes;
 	device->managers[place].pending_bytes -= bytes;
+	device->gains++;
 	bo_device_wake(device);
 	bo_device_unlock(device);
 }
 
-int bo_device_take(const struct bo *bo, enum bo_place place, struct bo_memory *out_memory)
+int bo_device_take(const struct bo *bo, enum bo_place place, struct bo_memory *out_memory,
+		   uint64_t *out_gains)
 {
 	struct bo_device *device = bo->device;
 	struct bo_memory memory = { 0, 0 };
-	int rc = count(device, place, bo->bytes);
+	uint64_t more_gains;
+	int rc = count(device, place, bo->bytes, out_gains);
 
 	if (rc < 0)
 		return rc;
+	/* What is counted no more if it fails is a gain to others alone. */
+	++*out_gains;
 	rc = device->ops->alloc(device->owner, bo, place, &memory);
 	if (rc < 0)
 		goto out_uncount;
 	/* What it has beyond the object's bytes counts too. */
 	if (memory.bytes != bo->bytes)
-		rc = count(device, place, memory.bytes - bo->bytes);
+		rc = count(device, place, memory.bytes - bo->bytes, &more_gains);
 	if (rc < 0)
 		goto out_free;
 	*out_memory = memory;
@@ -201,14 +208,5 @@ void bo_device_settle(struct bo *bo, enum bo_place place, struct bo_memory memor
 	bo->place = place;
 	bo->memory = memory;
 	bo_device_list(bo);
-}
-
-bool bo_device_get(struct bo *bo)
-{
-	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
-
-	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
-						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-	return refs > 0;
+	bo->device->gains++;
 }

@@ -20,17 +20,16 @@ void bo_device_touch(struct bo *bo);
 /* A reservation or something pending has ended: wakes who waits for that. With the mutex. */
 void bo_device_wake(struct bo_device *device);
 
-/* A reference to what is in a list and may have lost its last one. With the mutex. */
-bool bo_device_get(struct bo *bo);
-
 /* Takes it out of the list that it is in. With the mutex. */
 void bo_device_unlist(struct bo *bo);
 
 /*
  * Counts and takes memory for an object, pending until bo_device_settle(). 0, -ENOSPC, or what
- * ops->alloc() says. Without the mutex, as the next.
+ * ops->alloc() says. Without the mutex, as the next. *out_gains is written always: when it was
+ * refused and device->gains is another, it is worth trying again.
  */
-int bo_device_take(const struct bo *bo, enum bo_place place, struct bo_memory *out_memory);
+int bo_device_take(const struct bo *bo, enum bo_place place, struct bo_memory *out_memory,
+		   uint64_t *out_gains);
 
 /* Gives pending memory back, then stops counting it. Nothing to do for BO_NONE. */
 void bo_device_give(struct bo_device *device, enum bo_place place, struct bo_memory memory);

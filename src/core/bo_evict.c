@@ -38,13 +38,11 @@ static bool pick(struct bo *bo, enum bo_place place, struct bo_round *round, str
 	if (!bo_batch_has_room(find->batch))
 		return false;
 	if (!bo_reserve_try(bo, round->ctx->ticket)) {
-		if (!find->busy && bo_device_get(bo))
-			find->busy = bo;
-	} else if (bo_device_get(bo)) {
-		bo_batch_add(find->batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
-		find->bytes += bo->memory.bytes;
+		if (!find->busy)
+			find->busy = bo_get(bo);
 	} else {
-		bo_reserve_end(bo);
+		bo_batch_add(find->batch, bo_get(bo), BO_NONE, (struct bo_memory){ 0, 0 });
+		find->bytes += bo->memory.bytes;
 	}
 	return true;
 }
@@ -155,11 +153,12 @@ static struct evicted evict_batch(struct bo_device *device, enum bo_place place,
 	evicted.tried = batch.count;
 	evicted.busy = find.busy;
 	evicted.rc = send_all(&batch, round);
+	for (unsigned i = 0; i < batch.count; i++)
+		bo_round_drop(round, batch.moves[i].to_place, batch.moves[i].to.bytes);
 	round->ctx->moved_bytes += bo_batch_run(&batch);
 	for (unsigned i = 0; i < batch.count; i++) {
 		const struct bo_move *move = &batch.moves[i];
 
-		bo_round_drop(round, move->to_place, move->to.bytes);
 		if (move->rc == 0 || move->rc == -EIO)
 			evicted.bytes += move->from.bytes;
 		else
@@ -215,7 +214,7 @@ static int evict_some(struct bo_device *device, enum bo_place place, uint64_t by
 	return evicted.bytes ? 0 : rc;
 }
 
-int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes,
+int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes, uint64_t gains,
 		      struct bo_round *round)
 {
 	uint64_t gone_bytes;
@@ -228,7 +227,7 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 	rc = evict_some(device, place, bytes, round, &gone_bytes);
 	if (rc == 0 || rc == -EDEADLK || rc == -EBUSY)
 		return rc;
-	return bo_round_wait_for_others(round, place);
+	return bo_round_wait_for_others(round, place, gains);
 }
 
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,

@@ -9,7 +9,7 @@
  * Makes some room in a place, about `bytes` if it can: ends deleted objects, or moves the least
  * recently used of the lowest priority elsewhere, together, or waits for one that is in use. 0 when
  * it is worth trying again; -ENOSPC when nothing there can go; -EBUSY when what could is in use;
- * -EDEADLK when an older ticket has it.
+ * -EDEADLK when an older ticket has it. `gains`: bo_device_take()'s, which was refused.
  */
-int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes,
+int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t bytes, uint64_t gains,
 		      struct bo_round *round);

@@ -35,13 +35,14 @@ static uint64_t lacking(const struct bo *bo, enum bo_place place)
 static int take(const struct bo *bo, enum bo_place place, enum bo_room_pass pass,
 		struct bo_round *round, struct bo_memory *out_memory)
 {
+	uint64_t gains;
 	int rc;
 
 	for (;;) {
-		rc = bo_device_take(bo, place, out_memory);
+		rc = bo_device_take(bo, place, out_memory, &gains);
 		if (rc != -ENOSPC || pass == BO_ROOM_FREE)
 			return rc;
-		rc = bo_evict_for_room(bo->device, place, lacking(bo, place), round);
+		rc = bo_evict_for_room(bo->device, place, lacking(bo, place), gains, round);
 		if (rc < 0)
 			return rc;
 	}

@@ -28,10 +28,6 @@ static bool has_taken(const struct bo_round *round)
 
 void bo_round_end(struct bo_round *round)
 {
-	bo_device_lock(round->device);
-	if (has_taken(round))
-		TAILQ_REMOVE(&round->device->takers, round, in_takers);
-	bo_device_unlock(round->device);
 	if (round->refused != round->own)
 		free(round->refused);
 }
@@ -130,19 +126,38 @@ static bool has_older_taker(const struct bo_round *round, enum bo_place place)
 	return false;
 }
 
-int bo_round_wait_for_others(struct bo_round *round, enum bo_place place)
+/* True when memory there is pending for others, or nobody's and not given back. With the mutex. */
+static bool may_come(const struct bo_round *round, enum bo_place place)
+{
+	const struct bo_device *device = round->device;
+	const struct bo *bo;
+
+	if (device->managers[place].pending_bytes > round->taken_bytes[place])
+		return true;
+	TAILQ_FOREACH(bo, &device->deleted, in_list)
+		if (bo->place == place)
+			return true;
+	return false;
+}
+
+int bo_round_wait_for_others(struct bo_round *round, enum bo_place place, uint64_t gains)
 {
 	struct bo_device *device = round->device;
 	struct bo_ticket *ticket = round->ctx->ticket;
-	int64_t until_ns = bo_round_until_soon(round);
+	int64_t until_ns = bo_round_until(round), soon_ns = clock_now_ns() + SOON_NS;
 	int rc = -EBUSY;
 
 	bo_device_lock(device);
-	if (device->managers[place].pending_bytes == round->taken_bytes[place])
+	if (device->gains != gains)
+		rc = 0;
+	else if (!may_come(round, place))
 		rc = -ENOSPC;
 	else if (ticket && !round->ctx->no_wait && has_older_taker(round, place))
 		rc = -EDEADLK;
-	else if (bo_reserve_wait(device, until_ns))
+	else if (bo_reserve_wait(device, until_ns < soon_ns ? until_ns : soon_ns))
+		rc = 0;
+	/* Who has a ticket waits on; and asks again, in case that an end had failed. */
+	else if (ticket && soon_ns < until_ns)
 		rc = 0;
 	bo_device_unlock(device);
 	if (rc == -EDEADLK)

@@ -29,7 +29,7 @@ struct bo_round {
 
 void bo_round_begin(struct bo_round *round, struct bo_device *device, struct bo_ctx *ctx);
 
-/* What it has taken is settled or given back. */
+/* It has dropped all that it took. */
 void bo_round_end(struct bo_round *round);
 
 /* Until when it waits at most (clock_now_ns()); 1 when it may not. */
@@ -48,12 +48,16 @@ int bo_round_wait(struct bo_round *round, struct bo *bo);
 void bo_round_refuse(struct bo_round *round, const struct bo *bo);
 bool bo_round_has_refused(const struct bo_round *round, const struct bo *bo);
 
-/* It has taken memory in a place, or what it had was settled or is being given back. */
+/*
+ * It has taken memory in a place and may have to wait for others before somebody lies in it. Then
+ * not any more: it is about to be settled or given back.
+ */
 void bo_round_take(struct bo_round *round, enum bo_place place, uint64_t bytes);
 void bo_round_drop(struct bo_round *round, enum bo_place place, uint64_t bytes);
 
 /*
- * Waits for what others have pending in a place. 0 when some of it ended; -ENOSPC when nobody has
- * any; -EBUSY; -EDEADLK when somebody older has: it may be waiting for what this thread has.
+ * Waits for what others have pending in a place, or are ending there. 0 when it is worth trying
+ * again, at once if there was a gain since `gains`; -ENOSPC when nobody has any; -EBUSY; -EDEADLK
+ * when somebody older has: it may be waiting for what this thread has.
  */
-int bo_round_wait_for_others(struct bo_round *round, enum bo_place place);
+int bo_round_wait_for_others(struct bo_round *round, enum bo_place place, uint64_t gains);

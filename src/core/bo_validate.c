@@ -30,7 +30,7 @@ static int prepare(struct bo *bo, const struct bo_placement *placement, struct b
 		if (bo_room_has(bo, placement, pass))
 			return 1;
 		rc = bo_room_find(bo, placement, pass, round, &place, &memory);
-		if (rc == 0 || rc == -EDEADLK || pass == BO_ROOM_EVICT)
+		if (rc == 0 || pass == BO_ROOM_EVICT)
 			break;
 	}
 	if (rc < 0)
@@ -72,6 +72,8 @@ int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_p
 		else if (rc == 0 && done < 0)
 			rc = done == -ENOSPC ? -ENOMEM : done;
 	}
+	for (unsigned i = 0; i < batch.count; i++)
+		bo_round_drop(&round, batch.moves[i].to_place, batch.moves[i].to.bytes);
 	ctx->moved_bytes += bo_batch_run(&batch);
 	for (unsigned i = 0; i < batch.count; i++)
 		if (rc == 0)

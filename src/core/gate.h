@@ -136,6 +136,9 @@ static inline bool gate_is_watched(void)
 /* Changes whenever a thread passes the gate; the value itself says nothing. */
 uint64_t gate_passes(void);
 
+/* The same without the calling thread's own passes. */
+uint64_t gate_passes_of_others(void);
+
 /*
  * Threads that are marked now, the caller's own not counted. One that has just found the gate shut
  * may be among them for a moment.

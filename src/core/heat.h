@@ -1,12 +1,12 @@
 /*
- * What belongs on the device and what may lie elsewhere: by how often things are used. Numbers alone;
- * whoever counts uses and moves things is elsewhere.
+ * What belongs on the device and what may lie elsewhere: by how often things are used. Numbers
+ * alone; whoever counts uses and moves things is elsewhere.
  *
  * Time goes in rounds. Something far that is used once costs its bytes over the link; so does each
  * move. It pays to bring something near when what its uses would cost in the next rounds is clearly
- * more than the moves, its own and those of what makes room. Two means of the uses are kept, a quick
- * and a slow one: what comes must be hot by both, what goes cold by both. So a burst is no reason,
- * and who uses everything in turn, more than fits, moves nothing: all are equally hot.
+ * more than the moves, its own and those of what makes room. Two means of the uses are kept, a
+ * quick and a slow one: what comes must be hot by both, what goes cold by both. So a burst is no
+ * reason, and who uses everything in turn, more than fits, moves nothing: all are equally hot.
  */
 #pragma once
 

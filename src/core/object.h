@@ -36,15 +36,16 @@ void object_init(void);
 
 /*
  * Opens the device for objects, with so many bytes of addresses; what is given is kept, but for the
- * bounds, which are copied. Later calls answer as the first: 0, or why there are none on this device.
+ * bounds, which are copied. Later calls answer as the first: 0, or why there are none on this
+ * device.
  */
 int object_open(struct dev dev, const struct object_ops *ops, void *owner, uint64_t bytes,
 		const struct backing_bounds *bounds);
 
 /*
- * Memory of `bytes`, more than none, in context `ctx` of an open device. 0 with its address; -EDQUOT
- * over the limit, after what is idle was released and what waits for its fence was waited for;
- * -ENOMEM when the device has none.
+ * Memory of `bytes`, more than none, in context `ctx` of an open device. 0 with its address;
+ * -EDQUOT over the limit, after what is idle was released and what waits for its fence was waited
+ * for; -ENOMEM when the device has none.
  */
 int object_alloc(struct dev dev, const void *ctx, uint64_t bytes, uint64_t *out_addr);
 
@@ -69,36 +70,6 @@ bool object_find(uint64_t addr, struct object_info *out_info);
 
 /* True for an address among those that objects are given, whether one is there or not. */
 bool object_is_ours(uint64_t addr);
-
-/*
- * Notes that work uses [addr, addr + bytes). False when it begins in or beyond an object and does not
- * lie in one; true for addresses that are not ours, and for no bytes.
- */
-bool object_use(uint64_t addr, uint64_t bytes);
-
-/* Notes that work uses all of the object in which `addr` lies, if it does. */
-void object_use_whole(uint64_t addr);
-
-/* True while uses matter: some of the objects lie in host memory. One load. */
-bool object_wants_uses(void);
-
-/*
- * Keeps the object with this number at `addr` where its memory is until it is freed. Pinning twice
- * is pinning once. 0; -ENOENT when it was freed meanwhile; -EBUSY when it could not be had in time.
- */
-int object_pin(uint64_t addr, uint64_t id);
-
-/* Notes of the object with this number at `addr` that its copies are to be waited for, or not. */
-void object_set_sync(uint64_t addr, uint64_t id, bool is_sync);
-
-/*
- * A context that is about to end with all its objects: taken out before the driver's call, NULL when
- * it has none. Then it ended, or it did not.
- */
-struct object_context;
-struct object_context *object_take_context(const void *ctx);
-void object_end_context(struct object_context *context);
-void object_put_back_context(struct object_context *context);
 
 /*
  * Gives back what is idle on the device and whose work is done. True when anything was; with

@@ -58,3 +58,24 @@ struct object_device {
 	uint64_t known_done;          /* up to which fence all was done, when asked last */
 	uint64_t frees, ticked_frees; /* so far, and at the last round of the worker */
 };
+
+/* Starts: fork children begin with nothing. */
+void object_device_init(void);
+
+/* It is open from now on. */
+void object_device_enter(struct object_device *d);
+
+/* An open device; NULL when it is not, or the address is none of its. */
+struct object_device *object_device_of(struct dev dev);
+struct object_device *object_device_at(uint64_t addr);
+
+/*
+ * device's mutex: as object_find(), with the node that holds the address; NULL when none does. Of
+ * *out_info `dev` alone is set without an object.
+ */
+struct object_info;
+bool object_device_find(struct object_device *d, uint64_t addr, struct range_node **out_node,
+			struct object_info *out_info);
+
+/* device's mutex: one user less. True when the space is the caller's to empty. */
+bool object_device_leave(struct object_space *space);

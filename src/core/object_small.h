@@ -42,7 +42,10 @@ void object_small_use(struct object_region *region, uint64_t addr, uint64_t byte
 int object_small_pin(struct object_region *region, uint64_t addr, uint64_t bytes);
 void object_small_unpin(struct object_region *region, uint64_t addr, uint64_t bytes);
 
-/* device's mutex: releases what waits for fences up to `done`, some of it at a time. True: there is more. */
+/*
+ * device's mutex: releases what waits for fences up to `done`, some of it at a time. True: there
+ * is more.
+ */
 bool object_small_poll(struct object_device *d, uint64_t done);
 
 /*
@@ -57,5 +60,8 @@ bool object_small_shrink(struct object_device *d, uint64_t keep_bytes);
  */
 void object_small_empty(struct object_device *d, struct object_space *space);
 
-/* device's mutex: bytes that are charged, and in use by nothing or only until their fences are done. */
+/*
+ * device's mutex: bytes that are charged, and in use by nothing or only until their fences are
+ * done.
+ */
 uint64_t object_small_idle_bytes(struct object_device *d);

@@ -1,4 +1,5 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
+#include "core/object_pin.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 

@@ -2,7 +2,7 @@
 #include "base/process.h"
 #include "core/context.h"
 #include "core/local.h"
-#include "core/object.h"
+#include "core/object_context.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/gated.h"
@@ -183,11 +183,11 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
 		cost.bytes += local_end(e->area);
-		object_end_context(e->objects);
+		object_context_end(e->objects);
 	} else {
 		cost = context_put_back(e->context);
 		local_put_back(e->area);
-		object_put_back_context(e->objects);
+		object_context_put_back(e->objects);
 	}
 	if (res == CUDA_SUCCESS && !is_known)
 		look_at_all();
@@ -208,7 +208,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	charge_begin();
 	e.context = context_take(ctx, context_mark());
 	e.area = local_take(ctx);
-	e.objects = object_take_context(ctx);
+	e.objects = object_context_take(ctx);
 	return end_context(GATE_CALL(call(ctx)), &e);
 }
 
@@ -249,7 +249,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	if (context_detach(ctx, &e.context)) {
 		gpu_fence_ending(ctx);
 		e.area = local_take(ctx);
-		e.objects = object_take_context(ctx);
+		e.objects = object_context_take(ctx);
 		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
 	}
 	res = GATE_CALL(real.cuCtxDetach(ctx));
@@ -348,7 +348,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	gpu_fence_ending((CUcontext)(uintptr_t)ctx);
 	charge_begin();
 	area = local_take(ctx);
-	objects = object_take_context(ctx);
+	objects = object_context_take(ctx);
 	res = GATE_CALL(call(ord));
 	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 					   making_primaries(dev) == primaries);
@@ -356,12 +356,12 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	if (is_there) {
 		charge_over();
 		local_put_back(area);
-		object_put_back_context(objects);
+		object_context_put_back(objects);
 		return res;
 	}
 	charge_drop_context(ctx, mark);
 	charge_over();
-	object_end_context(objects);
+	object_context_end(objects);
 	uncharge(dev, context_end(context_take(ctx, contexts)).bytes + local_end(area));
 	return res;
 }

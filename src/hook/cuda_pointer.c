@@ -2,6 +2,7 @@
  * What an address belongs to. An object answers as what cuMemAlloc gives, wherever its bytes are;
  * what the driver says of the mapping behind it is not asked, but for what it can do.
  */
+#include "core/object_pin.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/gated.h"
@@ -153,8 +154,8 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *wh
 }
 
 /*
- * The driver keeps no such promise for memory that is mapped by handle. It does so for all copies of
- * a context: that is set, which is more than was asked for.
+ * The driver keeps no such promise for memory that is mapped by handle. It does so for all copies
+ * of a context: that is set, which is more than was asked for.
  */
 static CUresult set_sync(const struct object_info *o, bool is_sync)
 {
@@ -163,7 +164,7 @@ static CUresult set_sync(const struct object_info *o, bool is_sync)
 	if (res == CUDA_SUCCESS && is_sync && object_pin(o->addr, o->id) < 0)
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (res == CUDA_SUCCESS)
-		object_set_sync(o->addr, o->id, is_sync);
+		object_pin_set_sync(o->addr, o->id, is_sync);
 	return res;
 }
 

@@ -6,8 +6,8 @@
 #include <errno.h>
 
 /*
- * An object is not memory by handle to the program, which cannot map there nor take away what is: the
- * driver answers as of memory of its own.
+ * An object is not memory by handle to the program, which cannot map there nor take away what is:
+ * the driver answers as of memory of its own.
  */
 static CUdeviceptr unless_object(CUdeviceptr addr)
 {

@@ -57,7 +57,7 @@
                                                                                         \
 		if (!ENTER_HAS(sym))                                                    \
 			return enter_missing();                                         \
-		if (object_wants_uses()) {                                              \
+		if (object_use_is_wanted()) {                                           \
 			uses;                                                           \
 		}                                                                       \
 		if (work_passes(function)) {                                            \

@@ -9,8 +9,8 @@
 
 /*
  * Says whether the tenant is movable, with the start of a member, when the devices are known. The
- * region is kept. 0; or an error, of which a line was logged: the tenant is oversubscribed, and host
- * memory cannot take the place of some device's.
+ * region is kept. 0; or an error, of which a line was logged: the tenant is oversubscribed, and
+ * host memory cannot take the place of some device's.
  */
 int movable_start(struct region *region);
 

@@ -1,14 +1,16 @@
 /*
- * What work uses of objects: told by the addresses in copies, fills and launches. A copy that leaves
- * its object is refused, as the driver refuses one that leaves its allocation: to the driver what
- * lies beside it is mapped memory as well.
+ * What work uses of objects: told by the addresses in copies, fills and launches. A copy that
+ * leaves its object is refused, as the driver refuses one that leaves its allocation: to the
+ * driver what lies beside it is mapped memory as well.
  *
- * Launches are looked at only while some of the objects lie in host memory (GATE_USES), by the sizes
- * of the function's parameters, which drivers from CUDA 12.4 on tell. What lies in graphs is not seen.
+ * Launches are looked at only while some of the objects lie in host memory (GATE_USES), by the
+ * sizes of the function's parameters, which drivers from CUDA 12.4 on tell. What lies in graphs
+ * is not seen.
  */
 #pragma once
 
 #include "abi/cuda.h"
+#include "core/object_use.h"
 #include "hook/movable.h"
 #include "hook/peer.h"
 

@@ -1,6 +1,6 @@
 /*
- * What the driver says of linear memory, line by line, without a word that differs from run to run: a
- * test compares what it says with and without objects in the place of the driver's memory.
+ * What the driver says of linear memory, line by line, without a word that differs from run to
+ * run: a test compares what it says with and without objects in the place of the driver's memory.
  */
 #include "client.h"
 

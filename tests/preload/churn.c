@@ -1,7 +1,7 @@
 /*
- * churn SEED THREADS SECONDS MIB: threads take, fill, copy, check and free memory at random, with so
- * much at a time at most; every byte that is read back is compared with what the host has. Other
- * threads of the library may move any of it at any moment.
+ * churn SEED THREADS SECONDS MIB: threads take, fill, copy, check and free memory at random, with
+ * so much at a time at most; every byte that is read back is compared with what the host has.
+ * Other threads of the library may move any of it at any moment.
  */
 #include "client.h"
 
@@ -9,11 +9,12 @@
 #include <time.h>
 
 /* What the software GPU and examples/kernels.h name; a real driver has no use for this program. */
-#define MODULE                                                                                            \
-	".version 6.0\n.target sm_50\n.address_size 64\n"                                                 \
-	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n"                                            \
-	".visible .entry fill(.param .u64 address, .param .u32 value, .param .u64 words)\n{\n\tret;\n}\n" \
-	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
+#define PARAM ".param .u64 "
+#define BODY ")\n{\n\tret;\n}\n"
+static const char image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+			    ".visible .entry spin(" PARAM "ns" BODY ".visible .entry fill(" PARAM
+			    "address, .param .u32 value, " PARAM "words" BODY
+			    ".visible .entry copy(" PARAM "to, " PARAM "from, " PARAM "bytes" BODY;
 
 enum { PIECES = 24 };
 
@@ -231,7 +232,7 @@ int main(int argc, char **argv)
 	seconds = atof(argv[3]);
 	CHECK(threads >= 1 && threads <= 16);
 	ctx = client_start();
-	OK(cuModuleLoadData(&module, MODULE));
+	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&spin, module, "spin"));
 	OK(cuModuleGetFunction(&fill_words, module, "fill"));
 	OK(cuModuleGetFunction(&copy_bytes, module, "copy"));

@@ -105,7 +105,7 @@ def test_random_programs_while_they_are_suspended_and_resumed(place, seed, threa
 
 @pytest.mark.parametrize("seed,threads", [(5, 1), (6, 4)])
 def test_random_programs_with_little_on_the_card(place, seed, threads):
-    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m",
+    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "16m",
                       "RATION_HOST": "512m", "RATION_MEM": "1g"}
     program = place.start("churn", seed, threads, 3, 200).await_word("working")
     spilled = 0
@@ -113,7 +113,7 @@ def test_random_programs_with_little_on_the_card(place, seed, threads):
     while time.monotonic() < end:
         _, host, _, _ = residency(place)[0]
         spilled = max(spilled, host)
-        assert place.truth().get(program.pid, 0) <= OVERHEAD + 64 * MIB
+        assert place.truth().get(program.pid, 0) <= OVERHEAD + 16 * MIB
     assert 0 < spilled <= 512 * MIB
     program.await_word("end").go().end()
 
@@ -127,3 +127,45 @@ def test_killed_it_leaves_nothing(place):
     assert sum(place.truth().values()) <= 1024 * MIB
     other.go().await_word("empty").go().end()
     assert residency(place)[1:] == [(0, 0, 0, 0)] * 3
+
+
+@pytest.fixture(name="little")
+def make_little(place):
+    """64 MiB of the tenant's memory on the card, 128 MiB in host memory."""
+    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m", "RATION_HOST": "128m",
+                      "RATION_MEM": "12g"}
+    return place
+
+
+def test_what_is_used_comes_to_the_card(little):
+    """One comes, one goes; and nothing moves after that."""
+    assert little.run("spill", "hot").values["moved"] == 32
+
+
+def test_what_is_used_in_turn_stays(little):
+    assert little.run("spill", "scan").values["moved"] == 0
+
+
+def test_host_memory_has_an_end(little):
+    assert little.run("spill", "fill", RATION_LOG="error").values["free"] == 64
+
+
+def test_a_limit_above_the_card(little):
+    """More than the card has is to be had, and shown."""
+    little.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_HOST": "8g", "RATION_MEM": "12g"}
+    program = BUILD / "examples" / "hog"
+    out = little.run(program).out.splitlines()[-1]
+    assert "got 12224 MiB" in out and "total 12288 MiB, free 0 MiB" in out
+
+
+@pytest.mark.parametrize("driver,fault", [("without_vmm", None), ("", "cuMemMap:1=801")])
+def test_what_cannot_be_oversubscribed_is_refused(little, driver, fault):
+    folders = f"{BUILD}/preload/{driver}:{BUILD}/sim" if driver else f"{BUILD}/sim"
+    done = little.run("quota", "use", status=1, err=None, LD_LIBRARY_PATH=folders, RATION_SIM_FAULT=fault)
+    assert "cannot be oversubscribed" in done.err and "cuInit(0)" in done.err
+
+
+def test_schedulers_variable(little):
+    little.settings = {"CUDA_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m",
+                       "CUDA_DEVICE_MEMORY_LIMIT": "12g"}
+    assert little.run("spill", "scan").values["moved"] == 0

@@ -4,6 +4,7 @@
 #include "core/bo_check.h"
 
 #include <errno.h>
+#include <sched.h>
 
 /* Wants of one place each. */
 static const struct bo_want just[BO_PLACES] = {
@@ -25,15 +26,23 @@ static void expect(struct owner *owner, bool is_right, const char *what)
 		owner->wrong = what;
 }
 
+static void yield(const struct owner *owner)
+{
+	if (owner->yields)
+		sched_yield();
+}
+
 static struct owned *owned_of(const struct bo *bo)
 {
 	return (struct owned *)bo->user;
 }
 
-/* True when this step is the one that fails. With the mutex. */
+/* True when this step is one that fails. With the mutex. */
 static bool fails(struct owner *owner)
 {
-	return ++owner->steps == owner->fail_at;
+	owner->steps++;
+	return owner->steps == owner->fail_at ||
+	       (owner->fail_every && owner->steps % owner->fail_every == 0);
 }
 
 static int take(struct owner *owner, uint64_t bytes, enum bo_place place, struct bo_memory *out)
@@ -66,6 +75,7 @@ static int owner_alloc(void *arg, const struct bo *bo, enum bo_place place,
 	struct owner *owner = arg;
 	int rc;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, bo->is_reserved, "memory is taken for what nobody has");
 	expect(owner, place > BO_NONE && place < BO_PLACES, "memory is taken nowhere");
@@ -85,6 +95,7 @@ static void owner_free(void *arg, enum bo_place place, struct bo_memory memory)
 	owner->memories[memory.handle].place = BO_NONE;
 	owner->taken[place] -= memory.bytes;
 	pthread_mutex_unlock(&owner->mutex);
+	yield(owner);
 }
 
 /* Changes what the address leads to. */
@@ -104,7 +115,7 @@ static int move_one(struct owner *owner, const struct bo_move *move)
 	struct owned *owned = owned_of(move->bo);
 
 	expect(owner, move->bo->is_reserved, "moved what nobody has");
-	expect(owner, !move->bo->pins || move->from_place == BO_NONE, "moved what is pinned");
+	expect(owner, !move->bo->pins || move->bo->is_deleted, "moved what is pinned");
 	expect(owner, move->bo->fence <= owner->done, "moved under work");
 	expect(owner, move->rc == -ECANCELED, "a move has an end before it began");
 	expect(owner, move->from_place != move->to_place, "moved to where it lies");
@@ -131,6 +142,7 @@ static void owner_move(void *arg, struct bo_move *moves, unsigned count)
 {
 	struct owner *owner = arg;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, count > 0, "moved nothing");
 	owner->moves++;
@@ -161,6 +173,7 @@ static int owner_wait(void *arg, uint64_t fence, int64_t until_ns)
 	struct owner *owner = arg;
 	int rc;
 
+	yield(owner);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, until_ns > 0 && until_ns < INT64_MAX, "a wait without an end");
 	owner->waits++;
@@ -288,10 +301,56 @@ void owner_look(struct owner *owner, struct owned *owned)
 	pthread_mutex_unlock(&owner->mutex);
 }
 
+bool owner_is_destroyed(struct owner *owner, const struct owned *owned)
+{
+	bool is;
+
+	pthread_mutex_lock(&owner->mutex);
+	is = owned->is_destroyed;
+	pthread_mutex_unlock(&owner->mutex);
+	return is;
+}
+
 void owner_finish(struct owner *owner, uint64_t fence)
 {
 	pthread_mutex_lock(&owner->mutex);
 	if (fence > owner->done)
 		owner->done = fence;
 	pthread_mutex_unlock(&owner->mutex);
+}
+
+int owner_setup(void **state)
+{
+	static struct owner owner;
+
+	owner_begin(&owner);
+	*state = &owner;
+	return 0;
+}
+
+int owner_teardown(void **state)
+{
+	owner_end(*state);
+	return 0;
+}
+
+int owner_place(struct owned *owned, const struct bo_placement *placement, struct bo_ctx *ctx)
+{
+	int rc = bo_reserve(&owned->bo, ctx);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(&owned->bo, placement, ctx);
+	bo_unreserve(&owned->bo);
+	return rc;
+}
+
+void owner_make_in(struct owner *owner, struct owned *owned, uint64_t bytes, enum bo_place place)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	owner_make(owner, owned, bytes);
+	assert_ok(owner_place(owned, &owner_in[place], &ctx));
+	assert_int_equal(owned->bo.place, place);
+	owner_fill(owner, owned, (uintptr_t)owned | 1);
 }

@@ -27,6 +27,7 @@ struct owner {
 	uint64_t unit;            /* of memory.bytes: they are rounded up to it; 0: as they are */
 	int alloc_rc[BO_PLACES];  /* what alloc() answers, if not 0 */
 	int wait_rc;              /* of wait(); 0: the work ends then */
+	bool yields;              /* lets other threads run within its calls */
 	const struct bo_placement *evict_to[BO_PLACES];
 	/* the mutex */
 	struct {
@@ -40,14 +41,21 @@ struct owner {
 	unsigned moved; /* objects in them */
 	unsigned waits; /* calls of wait() */
 	unsigned destroyed;
-	unsigned steps;    /* calls that may fail: alloc, wait, each object of a move */
-	unsigned fail_at;  /* the step that fails, from 1; 0: none */
-	int fail_rc;       /* so, if it is an object's move */
-	const char *wrong; /* what was found first */
+	unsigned steps;      /* calls that may fail: alloc, wait, each object of a move */
+	unsigned fail_at;    /* the step that fails, from 1; 0: none */
+	unsigned fail_every; /* so do all whose number this divides; 0: none */
+	int fail_rc;         /* so, if it is an object's move */
+	const char *wrong;   /* what was found first */
 };
 
 /* Placements of one place, and of none. */
 extern const struct bo_placement owner_in[BO_PLACES], owner_nowhere;
+
+/*
+ * Setup and teardown of a test: *state is an owner that began, and nothing may be left of it.
+ */
+int owner_setup(void **state);
+int owner_teardown(void **state);
 
 /* VRAM goes to GTT, GTT to SYSTEM, SYSTEM stays. Each change of the device is checked. */
 void owner_begin(struct owner *owner);
@@ -61,11 +69,20 @@ const char *owner_wrong(struct owner *owner);
 /* An object of these bytes with priority 0, in BO_NONE. */
 void owner_make(struct owner *owner, struct owned *owned, uint64_t bytes);
 
+/* The same with memory in a place, filled. */
+void owner_make_in(struct owner *owner, struct owned *owned, uint64_t bytes, enum bo_place place);
+
+/* Reserves, validates and gives back. */
+int owner_place(struct owned *owned, const struct bo_placement *placement, struct bo_ctx *ctx);
+
 /* Writes contents, as the program that uses the object; it has memory. */
 void owner_fill(struct owner *owner, struct owned *owned, uint64_t seed);
 
 /* Looks whether they are there, and mapped. */
 void owner_look(struct owner *owner, struct owned *owned);
+
+/* True when it is the test's again. */
+bool owner_is_destroyed(struct owner *owner, const struct owned *owned);
 
 /* The work up to this fence is done. */
 void owner_finish(struct owner *owner, uint64_t fence);

@@ -168,7 +168,10 @@ static void a_burst_is_no_reason(void **state)
 	assert_int_equal(world.moves, 0);
 }
 
-/* Two sets that do not fit together, each used for a long time: they change places once each time. */
+/*
+ * Two sets that do not fit together, each used for a long time: they change places once each
+ * time.
+ */
 static void phases_change_places(void **state)
 {
 	enum { PHASE = 600, SET = 8 };

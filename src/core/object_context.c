@@ -1,0 +1,77 @@
+#include "core/object_context.h"
+
+#include "core/object_large.h"
+#include "core/object_small.h"
+
+struct object_context *object_context_take(const void *ctx)
+{
+	struct object_space *space, *taken = NULL;
+
+	for (int i = 0; i < RATION_DEVICES; i++) {
+		struct object_device *d = object_device_of((struct dev){ i });
+
+		if (!d)
+			continue;
+		pthread_mutex_lock(&d->mutex);
+		LIST_FOREACH(space, &d->spaces, link) {
+			if (space->ctx != ctx || space->is_ended)
+				continue;
+			space->is_ended = true;
+			space->also = taken;
+			taken = space;
+		}
+		pthread_mutex_unlock(&d->mutex);
+	}
+	return (struct object_context *)taken;
+}
+
+static void end_space(struct object_space *space)
+{
+	struct object_device *d = space->device;
+	struct object_list going = TAILQ_HEAD_INITIALIZER(going);
+	struct object *o, *next;
+	bool is_idle;
+
+	pthread_mutex_lock(&d->mutex);
+	space->is_emptied = true;
+	TAILQ_CONCAT(&going, &space->objects, link);
+	TAILQ_FOREACH(o, &going, link) {
+		o->space = NULL;
+		d->ending_bytes += o->node.bytes;
+	}
+	is_idle = space->users == 0;
+	pthread_mutex_unlock(&d->mutex);
+	for (o = TAILQ_FIRST(&going); o; o = next) {
+		next = TAILQ_NEXT(o, link);
+		if (o->is_pinned)
+			backing_unpin(o->backing, o->node.start, o->asked_bytes);
+		object_large_close(o, 0);
+	}
+	if (is_idle)
+		object_small_empty(d, space);
+}
+
+void object_context_end(struct object_context *context)
+{
+	struct object_space *space = (struct object_space *)context, *also;
+
+	for (; space; space = also) {
+		also = space->also;
+		end_space(space);
+	}
+}
+
+void object_context_put_back(struct object_context *context)
+{
+	struct object_space *space = (struct object_space *)context, *also;
+
+	for (; space; space = also) {
+		struct object_device *d = space->device;
+
+		also = space->also;
+		pthread_mutex_lock(&d->mutex);
+		space->is_ended = false;
+		space->also = NULL;
+		pthread_mutex_unlock(&d->mutex);
+	}
+}

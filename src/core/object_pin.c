@@ -1,0 +1,109 @@
+#include "core/object_pin.h"
+
+#include "core/object_large.h"
+#include "core/object_small.h"
+
+#include <errno.h>
+
+static struct object_space *space_of(struct range_node *node)
+{
+	return node->color == OBJECT_REGION ? object_small_space_of((struct object_region *)node) :
+					      ((struct object *)node)->space;
+}
+
+/* device's mutex. */
+static void set_pinned(struct range_node *node, uint64_t addr, bool is_pinned)
+{
+	if (node->color == OBJECT_REGION)
+		object_small_set_pinned((struct object_region *)node, addr, is_pinned);
+	else
+		((struct object *)node)->is_pinned = is_pinned;
+}
+
+/* The space has a user, so that what is behind a piece stays. */
+static int pin_memory(struct range_node *node, const struct object_info *info)
+{
+	return node->color == OBJECT_REGION ?
+		       object_small_pin((struct object_region *)node, info->addr, info->bytes) :
+		       backing_pin(((struct object *)node)->backing, info->addr, info->bytes);
+}
+
+static void unpin_memory(struct range_node *node, const struct object_info *info)
+{
+	if (node->color == OBJECT_REGION)
+		object_small_unpin((struct object_region *)node, info->addr, info->bytes);
+	else
+		backing_unpin(((struct object *)node)->backing, info->addr, info->bytes);
+}
+
+void object_pin_end(struct object_device *d, struct range_node *node,
+		    const struct object_info *info)
+{
+	struct object_space *space = space_of(node);
+	bool is_last;
+
+	set_pinned(node, info->addr, false);
+	space->users++;
+	pthread_mutex_unlock(&d->mutex);
+	unpin_memory(node, info);
+	pthread_mutex_lock(&d->mutex);
+	is_last = object_device_leave(space);
+	if (!is_last)
+		return;
+	pthread_mutex_unlock(&d->mutex);
+	object_small_empty(d, space);
+	pthread_mutex_lock(&d->mutex);
+}
+
+int object_pin(uint64_t addr, uint64_t id)
+{
+	struct object_device *d = object_device_at(addr);
+	struct object_info info = { 0 }, now;
+	struct range_node *node;
+	struct object_space *space;
+	bool is_last;
+	int rc = -ENOENT;
+
+	if (!d)
+		return -ENOENT;
+	pthread_mutex_lock(&d->mutex);
+	if (!object_device_find(d, addr, &node, &info) || info.id != id || info.is_pinned) {
+		pthread_mutex_unlock(&d->mutex);
+		return info.id == id && info.is_pinned ? 0 : -ENOENT;
+	}
+	space = space_of(node);
+	space->users++;
+	pthread_mutex_unlock(&d->mutex);
+	rc = pin_memory(node, &info);
+	pthread_mutex_lock(&d->mutex);
+	if (rc == 0 && object_device_find(d, addr, &node, &now) && now.id == id && !now.is_pinned) {
+		set_pinned(node, now.addr, true);
+	} else if (rc == 0) {
+		pthread_mutex_unlock(&d->mutex);
+		unpin_memory(node, &info);
+		pthread_mutex_lock(&d->mutex);
+	}
+	is_last = object_device_leave(space);
+	pthread_mutex_unlock(&d->mutex);
+	if (is_last)
+		object_small_empty(d, space);
+	return rc;
+}
+
+void object_pin_set_sync(uint64_t addr, uint64_t id, bool is_sync)
+{
+	struct object_device *d = object_device_at(addr);
+	struct object_info info;
+	struct range_node *node;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->mutex);
+	if (object_device_find(d, addr, &node, &info) && info.id == id) {
+		if (node->color == OBJECT_REGION)
+			object_small_set_sync((struct object_region *)node, info.addr, is_sync);
+		else
+			((struct object *)node)->is_sync = is_sync;
+	}
+	pthread_mutex_unlock(&d->mutex);
+}

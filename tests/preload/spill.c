@@ -1,0 +1,126 @@
+/*
+ * What an oversubscribed tenant uses comes to the card, and what all is used in turn stays where it
+ * is. PIECES of 16 MiB, of which 4 have room on the card.
+ */
+#include "client.h"
+
+#define MODULE                                            \
+	".version 6.0\n.target sm_50\n.address_size 64\n" \
+	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
+
+enum { PIECES = 8, NEAR = 4 };
+#define PIECE_BYTES (16 * MIB)
+
+static CUdeviceptr pieces[PIECES];
+static CUfunction copy;
+
+static uint64_t moved_mib(void)
+{
+	return __atomic_load_n(&client_own()->residency[0].moved_bytes, __ATOMIC_RELAXED) / MIB;
+}
+
+static void begin(void)
+{
+	CUmodule module;
+
+	client_start();
+	OK(cuModuleLoadData(&module, MODULE));
+	OK(cuModuleGetFunction(&copy, module, "copy"));
+	for (unsigned i = 0; i < PIECES; i++) {
+		OK(cuMemAlloc_v2(&pieces[i], PIECE_BYTES));
+		OK(cuMemsetD32_v2(pieces[i], i + 1, PIECE_BYTES / 4));
+	}
+	SAME(moved_mib(), 0);
+	SAME(client_own()->residency[0].card_bytes[0], NEAR * PIECE_BYTES);
+	SAME(client_own()->residency[0].host_bytes, (PIECES - NEAR) * PIECE_BYTES);
+}
+
+/* A kernel that reads and writes a few bytes of it. */
+static void use(CUdeviceptr addr)
+{
+	uint64_t bytes = 1024;
+	CUdeviceptr to = addr + 8192;
+	void *params[] = { &to, &addr, &bytes };
+
+	OK(cuLaunchKernel(copy, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+}
+
+static void end(void)
+{
+	client_say("moved", moved_mib());
+	for (unsigned i = 0; i < PIECES; i++) {
+		static unsigned words[PIECE_BYTES / 4];
+
+		OK(cuMemcpyDtoH_v2(words, pieces[i], PIECE_BYTES));
+		for (uint64_t w = 0; w < PIECE_BYTES / 4; w++)
+			CHECK(words[w] == i + 1);
+		OK(cuMemFree_v2(pieces[i]));
+	}
+}
+
+/* hot: the last one, which lies in host memory, is used all the time. */
+static void hot(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	begin();
+	for (int i = 0; i < 3000 && moved_mib() < 32; i++) {
+		for (int k = 0; k < 50; k++)
+			use(pieces[PIECES - 1]);
+		OK(cuCtxSynchronize());
+		usleep(5000);
+	}
+	/* And nothing more. */
+	for (int i = 0; i < 200; i++) {
+		use(pieces[PIECES - 1]);
+		usleep(5000);
+	}
+	end();
+}
+
+/* scan: all are used in turn. */
+static void scan(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	begin();
+	for (int i = 0; i < 600; i++) {
+		for (int k = 0; k < PIECES; k++)
+			use(pieces[k]);
+		OK(cuCtxSynchronize());
+		usleep(5000);
+	}
+	end();
+}
+
+/* fill: more than card and host memory may have together is out of memory. */
+static void fill(int argc, char **argv)
+{
+	CUdeviceptr p;
+	size_t free_bytes, total_bytes;
+
+	(void)argc;
+	(void)argv;
+	begin();
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	client_say("free", free_bytes / MIB);
+	for (uint64_t i = 0; i < free_bytes / (2 * MIB); i++)
+		OK(cuMemAlloc_v2(&p, 2 * MIB));
+	IS(cuMemAlloc_v2(&p, 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuMemAlloc_v2(&p, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	SAME(free_bytes, 0);
+	end();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct client_case cases[] = {
+		{ "hot", hot },
+		{ "scan", scan },
+		{ "fill", fill },
+		{ 0 },
+	};
+
+	return client_main(argc, argv, cases);
+}

@@ -17,7 +17,7 @@ enum { FRESH_STEPS = 16 };
 static const struct gpu_bo_setup usual = {
 	.still = GPU_STILL_MOVE_WAITS,
 	.copy_ns = 10 * NSEC_PER_SEC,
-	.keep_bytes = UINT64_C(256) << 20,
+	.keep_bytes = UINT64_C(1) << 30,
 };
 
 struct gpu_bo {

@@ -17,7 +17,7 @@ enum { FRESH_STEPS = 16 };
 static const struct gpu_bo_setup usual = {
 	.still = GPU_STILL_MOVE_WAITS,
 	.copy_ns = 10 * NSEC_PER_SEC,
-	.keep_bytes = UINT64_C(256) << 20,
+	.keep_bytes = UINT64_C(1) << 30,
 };
 
 struct gpu_bo {
@@ -58,7 +58,8 @@ static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
 	o->setup = *setup;
 	gpu_access_init(&o->access, ord);
 	GATE_CALL((gpu_store_init(&o->store, ord, setup->keep_bytes), 0));
-	rc = GATE_CALL(gpu_move_init(&o->move, ord, &o->access, GPU_BO_MOST_BYTES, setup->copy_ns));
+	rc = GATE_CALL(
+		gpu_move_init(&o->move, &o->store, &o->access, GPU_BO_MOST_BYTES, setup->copy_ns));
 	if (rc < 0)
 		free(o);
 	else

@@ -5,11 +5,13 @@
 
 #include <errno.h>
 
-int gpu_move_init(struct gpu_move *m, struct cuda_ord ord, struct gpu_access *access,
+int gpu_move_init(struct gpu_move *m, struct gpu_store *store, struct gpu_access *access,
 		  uint64_t alias_bytes, int64_t copy_ns)
 {
-	*m = (struct gpu_move){ .access = access, .alias_bytes = alias_bytes, .copy_ns = copy_ns };
-	m->copy.ord = ord;
+	*m = (struct gpu_move){
+		.access = access, .store = store, .alias_bytes = alias_bytes, .copy_ns = copy_ns
+	};
+	m->copy.ord = store->ord;
 	return gpu_vmm_reserve(alias_bytes, 0, &m->alias);
 }
 
@@ -39,8 +41,8 @@ static void place_all(struct gpu_move *m)
 /* Where the driver does not let a mapping go, the addresses stay with it. */
 static void unalias(struct gpu_move *m, struct gpu_remap *r)
 {
-	if (r->alias && gpu_vmm_unmap(r->alias, r->move->bo->bytes) < 0 &&
-	    gpu_vmm_unmap(r->alias, r->move->bo->bytes) < 0)
+	if (r->alias && gpu_vmm_unmap(r->alias, r->bytes) < 0 &&
+	    gpu_vmm_unmap(r->alias, r->bytes) < 0)
 		m->alias = 0;
 	r->alias = 0;
 }
@@ -57,10 +59,10 @@ static void alias_all(struct gpu_move *m)
 
 		if (r->rc < 0 || !needs_copy(r) || !chunk->handle)
 			continue;
-		r->rc = gpu_vmm_map(end, r->move->bo->bytes, chunk->handle);
+		r->rc = gpu_vmm_map(end, r->bytes, chunk->handle);
 		if (r->rc == 0) {
 			r->alias = end;
-			end += r->move->bo->bytes;
+			end += r->bytes;
 		}
 	}
 	rc = end > m->alias ? gpu_vmm_allow(m->alias, end - m->alias, &m->copy.ord, 1) : 0;
@@ -71,13 +73,12 @@ static void alias_all(struct gpu_move *m)
 
 static int start_copy(struct gpu_move *m, const struct gpu_remap *r)
 {
-	const struct bo *bo = r->move->bo;
 	bool is_out = r->to->kind == GPU_VMM_HOST;
-	uint64_t to = r->was_there ? r->alias : bo->addr;
-	uint64_t from = r->was_there ? bo->addr : r->alias;
+	uint64_t to = r->was_there ? r->alias : r->addr;
+	uint64_t from = r->was_there ? r->addr : r->alias;
 
 	return gpu_copy_start(&m->copy, is_out ? GPU_COPY_OUT : GPU_COPY_IN, to, from,
-			      r->alias ? NULL : other(r)->pages, bo->bytes);
+			      r->alias ? NULL : other(r)->pages, r->bytes);
 }
 
 /* Copies all that have not failed. */
@@ -128,14 +129,30 @@ static void clean_all(struct gpu_move *m)
 	}
 }
 
+/*
+ * Nothing moves. Memory that hung copies may still write, or read, is nobody else's until they are
+ * over.
+ */
+static void hang_all(struct gpu_move *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		if (m->steps[i].rc == 0)
+			m->steps[i].rc = -EBUSY;
+		gpu_store_share(m->steps[i].from);
+		gpu_store_share(m->steps[i].to);
+	}
+}
+
 static void run_steps(struct gpu_move *m)
 {
 	place_all(m);
 	alias_all(m);
 	copy_all(m);
 	/* The driver still has its hands on those mappings: they stay, and so does all else. */
-	if (m->is_hung)
+	if (m->is_hung) {
+		hang_all(m);
 		return;
+	}
 	switch_all(m);
 	clean_all(m);
 }
@@ -143,11 +160,17 @@ static void run_steps(struct gpu_move *m)
 /* What hung copies have let go of meanwhile. True when nothing is left of them. */
 static bool finish_hung(struct gpu_move *m)
 {
-	if (m->is_hung && gpu_copy_is_over(&m->copy)) {
-		clean_all(m);
-		m->is_hung = false;
+	if (!m->is_hung)
+		return true;
+	if (!gpu_copy_is_over(&m->copy))
+		return false;
+	clean_all(m);
+	for (unsigned i = 0; i < m->count; i++) {
+		gpu_store_give(m->store, m->steps[i].from);
+		gpu_store_give(m->store, m->steps[i].to);
 	}
-	return !m->is_hung;
+	m->is_hung = false;
+	return true;
 }
 
 static bool has_alias(struct gpu_move *m)

@@ -13,7 +13,9 @@
 enum { GPU_MOVE_STEPS = 128 };
 
 struct gpu_move {
+	/* have locks of their own */
 	struct gpu_access *access;
+	struct gpu_store *store;
 	/* constant */
 	uint64_t alias_bytes;
 	int64_t copy_ns;
@@ -25,8 +27,8 @@ struct gpu_move {
 	struct gpu_remap steps[GPU_MOVE_STEPS];
 };
 
-/* `access` is kept. No object is larger than alias_bytes. 0, -ENOMEM, -ENOTSUP. */
-int gpu_move_init(struct gpu_move *m, struct cuda_ord ord, struct gpu_access *access,
+/* What is pointed to is kept. No object is larger than alias_bytes. 0, -ENOMEM, -ENOTSUP. */
+int gpu_move_init(struct gpu_move *m, struct gpu_store *store, struct gpu_access *access,
 		  uint64_t alias_bytes, int64_t copy_ns);
 
 /* Exchanges them, from and to memory that is there; sets each rc. Returns how many were lost. */

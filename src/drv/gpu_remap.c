@@ -33,6 +33,8 @@ void gpu_remap_init(struct gpu_remap *r, struct bo_move *move)
 {
 	*r = (struct gpu_remap){
 		.move = move,
+		.addr = move->bo->addr,
+		.bytes = move->bo->bytes,
 		.from = (struct gpu_chunk *)(uintptr_t)move->from.handle,
 		.to = (struct gpu_chunk *)(uintptr_t)move->to.handle,
 		.was_there = is_mapped_in(move->from_place),
@@ -46,27 +48,24 @@ unsigned gpu_remap_run(const struct gpu_remap *r, unsigned count)
 	unsigned n = 1;
 
 	while (n < count && r[0].rc == 0 && r[n].rc == 0 && r[n].was_there == r[0].was_there &&
-	       r[n].is_there == r[0].is_there &&
-	       r[n].move->bo->addr == r[n - 1].move->bo->addr + r[n - 1].move->bo->bytes)
+	       r[n].is_there == r[0].is_there && r[n].addr == r[n - 1].addr + r[n - 1].bytes)
 		n++;
 	return n;
 }
 
 static uint64_t run_bytes(const struct gpu_remap *run, unsigned count)
 {
-	const struct bo *first = run[0].move->bo, *last = run[count - 1].move->bo;
-
-	return last->addr + last->bytes - first->addr;
+	return run[count - 1].addr + run[count - 1].bytes - run[0].addr;
 }
 
 static int allow(struct gpu_access *access, const struct gpu_remap *run, unsigned count)
 {
-	return gpu_access_allow(access, run[0].move->bo->addr, run_bytes(run, count));
+	return gpu_access_allow(access, run[0].addr, run_bytes(run, count));
 }
 
 static int map(struct gpu_remap *r, const struct gpu_chunk *chunk, enum gpu_remap_state state)
 {
-	int rc = gpu_vmm_map(r->move->bo->addr, r->move->bo->bytes, chunk->handle);
+	int rc = gpu_vmm_map(r->addr, r->bytes, chunk->handle);
 
 	if (rc == 0)
 		r->state = state;
@@ -75,7 +74,7 @@ static int map(struct gpu_remap *r, const struct gpu_chunk *chunk, enum gpu_rema
 
 static int unmap(struct gpu_remap *r)
 {
-	int rc = gpu_vmm_unmap(r->move->bo->addr, r->move->bo->bytes);
+	int rc = gpu_vmm_unmap(r->addr, r->bytes);
 
 	if (rc == 0)
 		r->state = GPU_REMAP_NONE;

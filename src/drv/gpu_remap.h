@@ -30,7 +30,8 @@ enum gpu_remap_state { GPU_REMAP_OLD, GPU_REMAP_NONE, GPU_REMAP_NEW };
 
 /* An object on its way. */
 struct gpu_remap {
-	struct bo_move *move;
+	struct bo_move *move;        /* that asks for it; gone when copies hang */
+	uint64_t addr, bytes;        /* of the object */
 	struct gpu_chunk *from, *to; /* NULL: BO_NONE */
 	bool was_there, is_there;    /* mapped at its address before and after */
 	enum gpu_remap_state state;

@@ -7,6 +7,7 @@
 #include "core/charge.h"
 #include "core/context.h"
 #include "core/object.h"
+#include "drv/gpu_bo.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/metering.h"
@@ -113,7 +114,10 @@ static void *run(void *arg)
 		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
 			continue;
 		look();
-		object_tick();
+		/* What is away stays away. */
+		if (!suspend_is_shut())
+			object_tick();
+		gpu_bo_tick();
 		work_end_threads();
 		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
 	}

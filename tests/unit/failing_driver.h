@@ -13,10 +13,17 @@ static struct {
 	unsigned calls, first, last; /* so far; those that fail, from 1: none with 0 */
 	unsigned kill_at;            /* before this one the process ends as by kill -9 */
 	CUresult res;                /* how they fail */
+	bool is_asked; /* the last call was a question, which is asked until there is an answer */
 } failing;
 
-static inline bool failing_hit(void)
+static inline bool failing_hit(bool is_question)
 {
+	bool is_again = is_question && failing.is_asked;
+
+	failing.is_asked = is_question;
+	/* The same question again is no call more; it fails where all that follow do. */
+	if (is_again)
+		return failing.calls >= failing.first && failing.calls < failing.last;
 	failing.calls++;
 	if (failing.calls == failing.kill_at)
 		raise(SIGKILL);
@@ -24,11 +31,12 @@ static inline bool failing_hit(void)
 }
 
 /* failing_<sym>() */
-#define FAILING(sym, params, args)                                          \
-	static CUresult failing_##sym params                                \
-	{                                                                   \
-		return failing_hit() ? failing.res : failing.real.sym args; \
+#define FAILING_AS(is_question, sym, params, args)                                     \
+	static CUresult failing_##sym params                                           \
+	{                                                                              \
+		return failing_hit(is_question) ? failing.res : failing.real.sym args; \
 	}
+#define FAILING(sym, params, args) FAILING_AS(false, sym, params, args)
 
 FAILING(cuMemCreate,
 	(CUmemGenericAllocationHandle * h, size_t n, const CUmemAllocationProp *p,
@@ -46,10 +54,10 @@ FAILING(cuMemcpyAsync, (CUdeviceptr t, CUdeviceptr s, size_t n, CUstream st), (t
 FAILING(cuMemcpyDtoHAsync_v2, (void *t, CUdeviceptr s, size_t n, CUstream st), (t, s, n, st))
 FAILING(cuMemcpyHtoDAsync_v2, (CUdeviceptr t, const void *s, size_t n, CUstream st), (t, s, n, st))
 FAILING(cuStreamCreate, (CUstream * s, unsigned f), (s, f))
-FAILING(cuStreamQuery, (CUstream s), (s))
+FAILING_AS(true, cuStreamQuery, (CUstream s), (s))
 FAILING(cuEventCreate, (CUevent * e, unsigned f), (e, f))
 FAILING(cuEventRecord, (CUevent e, CUstream s), (e, s))
-FAILING(cuEventQuery, (CUevent e), (e))
+FAILING_AS(true, cuEventQuery, (CUevent e), (e))
 FAILING(cuCtxRecordEvent, (CUcontext c, CUevent e), (c, e))
 FAILING(cuCtxPushCurrent_v2, (CUcontext c), (c))
 
@@ -86,6 +94,7 @@ static inline void failing_from(unsigned first, unsigned last, CUresult res)
 	failing.first = first;
 	failing.last = last;
 	failing.res = res;
+	failing.is_asked = false;
 }
 
 static inline void failing_none(void)

@@ -82,6 +82,16 @@ static inline int moving_put(struct bo *bo, enum bo_place place)
 	return rc;
 }
 
+/* As that, until work ends in time. */
+static inline int moving_put_at_last(struct bo *bo, enum bo_place place)
+{
+	int rc = -EBUSY;
+
+	for (int i = 0; i < 100 && rc == -EBUSY; i++)
+		rc = moving_put(bo, place);
+	return rc;
+}
+
 /* An object at so many bytes behind the start, in a place. */
 static inline void moving_make(struct bo *bo, uint64_t offset, uint64_t bytes, enum bo_place place)
 {

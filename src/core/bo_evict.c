@@ -38,11 +38,13 @@ static bool pick(struct bo *bo, enum bo_place place, struct bo_round *round, str
 	if (!bo_batch_has_room(find->batch))
 		return false;
 	if (!bo_reserve_try(bo, round->ctx->ticket)) {
-		if (!find->busy)
-			find->busy = bo_get(bo);
-	} else {
-		bo_batch_add(find->batch, bo_get(bo), BO_NONE, (struct bo_memory){ 0, 0 });
+		if (!find->busy && bo_device_get(bo))
+			find->busy = bo;
+	} else if (bo_device_get(bo)) {
+		bo_batch_add(find->batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
 		find->bytes += bo->memory.bytes;
+	} else {
+		bo_reserve_end(bo);
 	}
 	return true;
 }

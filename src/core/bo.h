@@ -217,8 +217,8 @@ void bo_unreserve(struct bo *bo);
 int bo_validate(struct bo *bo, const struct bo_placement *placement, struct bo_ctx *ctx);
 
 /*
- * The same for several, all reserved, with one move for all that has to be moved: 0, or the first
- * error, when some may have been moved.
+ * The same for several of a device, all reserved, with one move for all that has to be moved: 0, or
+ * the first error, when some may have been moved.
  */
 int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_placement *placement,
 		    struct bo_ctx *ctx);

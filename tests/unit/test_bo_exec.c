@@ -165,7 +165,7 @@ static void an_attempt_too_many(void **state)
 	owner_make(owner, &a, MIB(2));
 	bo_exec_begin(&exec, false);
 	assert_ok(bo_exec_reserve(&exec, &a.bo));
-	exec.until_ns = 0;
+	exec.begin_ns -= BO_WAIT_NS;
 	assert_false(bo_exec_again(&exec, &rc));
 	assert_int_equal(rc, -EBUSY);
 	assert_false(a.bo.is_reserved);

@@ -223,7 +223,7 @@ int bo_validate(struct bo *bo, const struct bo_placement *placement, struct bo_c
 int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_placement *placement,
 		    struct bo_ctx *ctx);
 
-/* Keeps a reserved object where it is, counted. */
+/* Keeps a reserved object where it is, counted. Any thread ends that, reserved or not. */
 void bo_pin(struct bo *bo);
 void bo_unpin(struct bo *bo);
 

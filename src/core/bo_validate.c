@@ -10,6 +10,17 @@ static bool is_anywhere(const struct bo *bo, const struct bo_placement *placemen
 	       bo_room_has(bo, placement, BO_ROOM_EVICT);
 }
 
+/* It may end being so meanwhile, but not begin: that is for who has the object reserved. */
+static bool is_pinned(struct bo *bo)
+{
+	bool is;
+
+	bo_device_lock(bo->device);
+	is = bo->pins > 0;
+	bo_device_unlock(bo->device);
+	return is;
+}
+
 /* Memory where it is to lie, and its work is done. 1 when there is nothing to do. */
 static int prepare(struct bo *bo, const struct bo_placement *placement, struct bo_round *round,
 		   enum bo_place *out_place, struct bo_memory *out_memory)
@@ -21,7 +32,7 @@ static int prepare(struct bo *bo, const struct bo_placement *placement, struct b
 
 	if (bo->is_lost)
 		return -EIO;
-	if (bo->pins)
+	if (is_pinned(bo))
 		return is_anywhere(bo, placement) ? 1 : -EINVAL;
 	if (placement->count == 0 && bo->place == BO_NONE)
 		return 1;

@@ -227,9 +227,12 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 	if (!round->ctx->no_wait && bo_reap_wait(device, place, bo_round_until(round)))
 		return 0;
 	rc = evict_some(device, place, bytes, round, &gone_bytes);
-	if (rc == 0 || rc == -EDEADLK || rc == -EBUSY)
+	if (rc == 0 || rc == -EDEADLK)
 		return rc;
-	return bo_round_wait_for_others(round, place, gains);
+	round->was_busy |= rc == -EBUSY;
+	/* Also who would not go may have been given back meanwhile. */
+	rc = bo_round_wait_for_others(round, place, gains);
+	return rc == -ENOSPC && round->was_busy ? -EBUSY : rc;
 }
 
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,

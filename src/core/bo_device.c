@@ -210,3 +210,13 @@ void bo_device_settle(struct bo *bo, enum bo_place place, struct bo_memory memor
 	bo_device_list(bo);
 	bo->device->gains++;
 }
+
+bool bo_device_get(struct bo *bo)
+{
+	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
+
+	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	return refs > 0;
+}

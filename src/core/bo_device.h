@@ -20,6 +20,9 @@ void bo_device_touch(struct bo *bo);
 /* A reservation or something pending has ended: wakes who waits for that. With the mutex. */
 void bo_device_wake(struct bo_device *device);
 
+/* A reference to what is in a list and may have lost its last one. With the mutex. */
+bool bo_device_get(struct bo *bo);
+
 /* Takes it out of the list that it is in. With the mutex. */
 void bo_device_unlist(struct bo *bo);
 

@@ -202,6 +202,53 @@ static void a_lost_victim_is_lost_alone(void **state)
 	put_all(all);
 }
 
+static void put(void *arg)
+{
+	struct owned *owned = arg;
+	struct owner *owner = owned->bo.device->owner;
+
+	owner->during_move = NULL;
+	bo_put(&owned->bo);
+}
+
+/* Nobody has the victim any more when it has been moved: its new memory goes as well. */
+static void a_victim_is_given_back_meanwhile(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct owned all[COUNT], a;
+
+	fill(owner, all);
+	owner->during_move = put;
+	owner->during_move_arg = &all[0];
+	owner_make(owner, &a, MIB(2));
+	assert_ok(owner_place(&a, &owner_in[BO_VRAM], &ctx));
+	assert_true(all[0].is_destroyed);
+	assert_int_equal(bo_device_used(&owner->device, BO_GTT), 0);
+	for (unsigned i = 1; i < COUNT; i++)
+		bo_put(&all[i].bo);
+	bo_put(&a.bo);
+}
+
+/* The same where it could not be moved. */
+static void a_victim_that_stays_is_given_back_meanwhile(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct owned there, a;
+
+	owner->room[BO_VRAM] = MIB(2);
+	owner_make_in(owner, &there, MIB(2), BO_VRAM);
+	there.move_rc = -EBUSY;
+	owner->during_move = put;
+	owner->during_move_arg = &there;
+	owner_make(owner, &a, MIB(2));
+	assert_ok(owner_place(&a, &owner_in[BO_VRAM], &ctx));
+	assert_true(there.is_destroyed);
+	assert_int_equal(ctx.moved_bytes, 0);
+	bo_put(&a.bo);
+}
+
 static void who_must_not_wait_takes_who_is_idle(void **state)
 {
 	struct owner *owner = *state;
@@ -484,6 +531,8 @@ int main(void)
 		TEST(all_that_can_goes),
 		TEST(without_a_place_to_go_to_nobody_goes),
 		TEST(a_lost_victim_is_lost_alone),
+		TEST(a_victim_is_given_back_meanwhile),
+		TEST(a_victim_that_stays_is_given_back_meanwhile),
 		TEST(who_must_not_wait_takes_who_is_idle),
 		TEST(who_is_in_use_is_waited_for),
 		TEST(who_was_waited_for_was_not_used),

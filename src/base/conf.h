@@ -42,7 +42,7 @@ struct conf {
 	bool is_limited_by_file[LIMITS_KINDS];
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
-	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
+	bool region_is_default; /* nobody named it: where there can be none, that is no error */
 	const char *name;       /* of the tenant, or "" */
 	enum log_level log;
 	bool disabled;

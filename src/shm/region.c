@@ -303,6 +303,24 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 	return 0;
 }
 
+bool region_may_hold_limit(const char *path, int rc)
+{
+	struct stat st;
+
+	switch (-rc) {
+	case ENOTUNIQ:
+	case ENOTSUP:
+	case EISDIR:
+	case ELOOP:
+	case ENXIO:
+		return false;
+	}
+	/* What is empty is a new one that could be given no space. */
+	if (sys_stat(path, &st) == 0)
+		return S_ISREG(st.st_mode) && st.st_size > 0;
+	return errno != ENOENT && errno != ENOTDIR;
+}
+
 void region_settle(struct region *r)
 {
 	if (r->fd < 0)

@@ -52,6 +52,12 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 		struct region_error *out_error);
 
 /*
+ * After region_open() said `rc`: whether a limit that nobody could read may stand at the path.
+ * False where nothing is there, or what is no region.
+ */
+bool region_may_hold_limit(const char *path, int rc);
+
+/*
  * Shows a new region to the monitors (the HAMi magic is written last of all), and drops the
  * creation lock and the descriptor; the mapping stays.
  */

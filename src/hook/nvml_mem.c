@@ -103,13 +103,18 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t dev,
 nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
 {
 	struct nvml_share s;
+	uint64_t limit;
 	nvmlReturn_t res;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetBAR1MemoryInfo))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetBAR1MemoryInfo(dev, out_bar1);
-	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)) ||
-	    !nvml_share_find(dev, &s))
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	if (nvml_share_is_unknown(dev, &limit))
+		return show_configured(limit, &out_bar1->bar1Total, &out_bar1->bar1Free,
+				       &out_bar1->bar1Used);
+	if (!nvml_share_find(dev, &s))
 		return res;
 	out_bar1->bar1Total = bytes_least(out_bar1->bar1Total, s.total_bytes);
 	out_bar1->bar1Used = bytes_least(bytes_least(out_bar1->bar1Used, nvml_share_used_bytes(&s)),

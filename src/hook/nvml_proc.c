@@ -257,8 +257,10 @@ static nvmlReturn_t refuse_details(nvmlDevice_t dev, nvmlProcessDetailList_t *in
 	nvmlProcessDetailList_t unknown = { .version = 0 };
 	nvmlReturn_t res = real.nvmlDeviceGetRunningProcessDetailList(dev, &unknown);
 	struct nvml_share share;
+	uint64_t limit;
 
-	return res != NVML_ERROR_UNINITIALIZED && nvml_share_find(dev, &share) ?
+	return res != NVML_ERROR_UNINITIALIZED && (nvml_share_is_unknown(dev, &limit) ||
+						   nvml_share_find(dev, &share)) ?
 		       res :
 		       real.nvmlDeviceGetRunningProcessDetailList(dev, inout_list);
 }

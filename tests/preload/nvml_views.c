@@ -403,6 +403,46 @@ static void accounts(int argc, char **argv)
 	}
 }
 
+/*
+ * unopened: what each call about single processes' use and BAR1 answers where the region cannot be
+ * looked at, which leaves nothing of others in what it was given.
+ */
+static void unopened(int argc, char **argv)
+{
+	nvmlProcessUtilizationSample_t samples[256] = { 0 };
+	nvmlProcessUtilizationInfo_v1_t infos[256] = { 0 };
+	nvmlProcessesUtilizationInfo_t all = {
+		.version = nvmlProcessesUtilizationInfo_v1,
+		.procUtilArray = infos,
+		.processSamplesCount = 256,
+	};
+	nvmlDevice_t dev = device_of(argc, argv);
+	nvmlAccountingStats_t stats;
+	nvmlAccountingStats_v2_t stats2 = { .pid = (unsigned)getpid() };
+	unsigned count = 256, pid_count = ROOM, pids[ROOM] = { 0 };
+	nvmlBAR1Memory_t bar1 = { 0 };
+	nvmlReturn_t res;
+
+	res = nvmlDeviceGetProcessUtilization(dev, samples, &count, 0);
+	printf("samples %d\n", (int)res);
+	res = nvmlDeviceGetProcessesUtilizationInfo(dev, &all);
+	printf("infos %d\n", (int)res);
+	for (unsigned i = 0; i < 256; i++)
+		CHECK(samples[i].pid == 0 && infos[i].pid == 0);
+	res = nvmlDeviceGetAccountingPids(dev, &pid_count, pids);
+	printf("pids %d\n", (int)res);
+	for (unsigned i = 0; i < ROOM; i++)
+		CHECK(pids[i] == 0);
+	res = nvmlDeviceGetAccountingStats(dev, (unsigned)getpid(), &stats);
+	printf("stats %d\n", (int)res);
+	res = nvmlDeviceGetAccountingStats_v2(dev, &stats2);
+	printf("stats2 %d\n", (int)res);
+	res = nvmlDeviceGetBAR1MemoryInfo(dev, &bar1);
+	printf("bar1 %d\n", (int)res);
+	if (res == NVML_SUCCESS)
+		client_say("bar1.total", bar1.bar1Total);
+}
+
 /* sizes: every other figure of the memory. */
 static void sizes(int argc, char **argv)
 {
@@ -515,6 +555,7 @@ int main(int argc, char **argv)
 		{ "utilization", utilization },
 		{ "accounts", accounts },
 		{ "sizes", sizes },
+		{ "unopened", unopened },
 		{ "answers", answers },
 		{ "odd", odd },
 		{ 0 },

@@ -32,6 +32,7 @@ struct conf {
 	conf_getenv *getenv;
 	char file[CONF_FILE_BYTES]; /* the operator's file, lines ended by NUL */
 	size_t file_bytes;
+	bool is_file_unread; /* it is there and nobody knows what it limits: an error */
 
 	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */

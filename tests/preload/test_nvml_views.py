@@ -310,6 +310,14 @@ def test_utilization(place):
     assert ("info", foreign.pid) in rows(preload=())
 
 
+def test_a_program_that_ends_nvml_too_often(place):
+    """What we began is ended with it; what this process holds is asked for all the same."""
+    place.settings.update(RATION_MEM="1g", CUDA_MODULE_LOADING="EAGER")
+    program = place.start("nvml_views", "shut").await_word("loaded")
+    assert place.truth() == {program.pid: place.charged()} and place.charged() > CONTEXT
+    program.go().end()
+
+
 UNKNOWN = 999
 
 

@@ -1,6 +1,7 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
 #include "core/gate.h"
 #include "hook/first_launch.h"
+#include "hook/metering.h"
 #include "hook/overhead.h"
 
 /* The stack's area cannot be told from local memory: what it will take is reserved before. */
@@ -64,6 +65,15 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	return overhead_refuse(&o);
 }
 
+/* The context of its own that it is current by; of an unknown one there is none. */
+static void end_work_in(CUgreenCtx green)
+{
+	CUcontext ctx;
+
+	if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
+		metering_end_context(ctx);
+}
+
 /* Which device it was on no call tells: the calling thread's is looked at, the others later. */
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
@@ -73,6 +83,8 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 	if (!ENTER_HAS(cuGreenCtxDestroy))
 		return enter_missing();
 	overhead_begin(&o);
+	if (init_is_member())
+		end_work_in(green);
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
 	if (res == CUDA_SUCCESS)
 		overhead_finish(&o);

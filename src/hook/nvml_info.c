@@ -1,7 +1,7 @@
 /*
  * What NVML says of single processes' use of a device: only the tenant's are shown, under the pids
- * that this process knows. Where the region cannot be looked at nobody knows whose they are, and the
- * answer is NVML_ERROR_UNKNOWN.
+ * that this process knows. Where the region cannot be looked at nobody knows whose they are: then
+ * the answer is NVML_ERROR_UNKNOWN.
  *
  * nvmlDeviceGetUtilizationRates stays as it is: it is the card's, as temperature and power are.
  */

@@ -46,7 +46,8 @@ struct region_error {
  * success the creation lock is held until region_settle(). 0 or -errno with *out_error filled:
  * -ELOOP, -EISDIR, -ENOTSUP (not a regular file), -EACCES, -EROFS, -ENOSPC, -EFBIG (file size
  * limit), -ENOTUNIQ (holds something else), -ESTALE (in use with another layout), -EBUSY,
- * -ETIMEDOUT (the creation lock), -EBADMSG (the limit it holds cannot be understood).
+ * -ETIMEDOUT (the creation lock), -EBADMSG (it may hold a limit that cannot be understood, and no
+ * other is given).
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *out_region,
 		struct region_error *out_error);

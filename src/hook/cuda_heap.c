@@ -58,6 +58,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
 	overhead_begin_on(&o, dev);
+	if (o.is_refused)
+		return enter_refusal();
 	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
 		return res;

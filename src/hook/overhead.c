@@ -7,18 +7,23 @@ static uint64_t held_bytes(struct dev dev)
 	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
 }
 
+static void begin(struct overhead *o, enum enter what)
+{
+	o->counts = what == ENTER_CHARGE;
+	o->is_refused = what == ENTER_REFUSE;
+	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+}
+
 void overhead_begin(struct overhead *o)
 {
 	const void *ctx;
 
-	o->counts = enter_current(&o->dev, &ctx) == ENTER_CHARGE;
-	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+	begin(o, enter_current(&o->dev, &ctx));
 }
 
 void overhead_begin_on(struct overhead *o, CUdevice ord)
 {
-	o->counts = enter_ordinal(ord, &o->dev) == ENTER_CHARGE;
-	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+	begin(o, enter_ordinal(ord, &o->dev));
 }
 
 int overhead_finish(struct overhead *o)

@@ -32,6 +32,11 @@ def test_sizes_that_are_none(place, size):
     assert not place.region.exists()
 
 
+def test_who_goes_on_without_cuinit_gets_nothing(place):
+    done = place.run("context", "ignored", err=None, RATION_MEM="4x")
+    assert done.values == dict.fromkeys(["init", "create", "retain", "green", "handle"], NOT_PERMITTED)
+
+
 @pytest.mark.parametrize("size", [size for size in BAD_SIZES if "," not in size])
 def test_hami_s_sizes_that_are_none(place, size):
     place.settings.update(RATION_REGION=None,

@@ -224,6 +224,16 @@ def test_rows_are_as_long_as_the_driver_s(tenants, row_bytes):
         assert found[form] == ours, form
 
 
+@pytest.mark.parametrize("row_bytes", [16, 32])
+def test_the_own_row_among_rows_of_another_length(place, row_bytes):
+    """What this process holds is found behind others' rows, and nothing is written past our room."""
+    foreign = [hold(place, 2, preload=()) for _ in range(3)]
+    busy_nvml(place, BUSY_ROW=str(row_bytes))
+    place.settings["RATION_MEM"] = "512m"
+    hold(place, 100)
+    assert place.charged() == CONTEXT + 100 * MIB and len(foreign) == 3
+
+
 def test_the_driver_s_own_figure_is_not_ours(place):
     """
     Its NVML gets from one exported list to another by a jump: what we ask for ourselves must not be

@@ -114,6 +114,10 @@ static void say_list(const struct form *form, nvmlDevice_t dev)
 	unsigned count = 0;
 	nvmlReturn_t res = form->ask(dev, &count, NULL);
 
+	if (res == NVML_ERROR_UNKNOWN) {
+		printf("%s unknown\n", form->name);
+		return;
+	}
 	CHECK(res == (count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS));
 	CHECK(count < ROOM);
 	for (unsigned room = 0; room <= count; room++)

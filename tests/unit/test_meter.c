@@ -5,6 +5,7 @@
 
 #include "check.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define NOW_NS (1000 * NSEC_PER_SEC)
@@ -470,7 +471,8 @@ static void *launch_much(void *arg)
 	struct means_entry *work = means_find(&meter->means, 5);
 
 	for (int i = 0; i < LAUNCHES; i++)
-		launch(mine, meter_lane(meter, mine, 11, 1), work, clock_ns += USEC);
+		launch(mine, meter_lane(meter, mine, 11, 1), work,
+		       atomic_fetch_add(&clock_ns, USEC) + USEC);
 	meter_thread_end(meter, mine);
 	launching--;
 	return NULL;
@@ -498,7 +500,7 @@ static void launching_and_measuring_go_on_at_once(void **state)
 			marker_put(meter, lanes[0], METER_TAIL, 7, NULL, clock_ns);
 		if (!marker_pending(meter, &query, 1))
 			continue;
-		now_ns = clock_ns += USEC;
+		now_ns = atomic_fetch_add(&clock_ns, USEC) + USEC;
 		marker_ended(meter, &query, now_ns, now_ns);
 	}
 	for (int i = 0; i < LAUNCHERS; i++)

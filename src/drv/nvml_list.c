@@ -26,10 +26,9 @@ size_t nvml_list_row_bytes(const void *rows, size_t room_bytes, unsigned count,
 }
 
 /* Lays the rows out as they are declared; what a short one lacks is 0. */
-static void lay_out(struct nvml_list *list, size_t room_bytes)
+static void lay_out(struct nvml_list *list, size_t row_bytes)
 {
 	const size_t want_bytes = sizeof(*list->rows);
-	size_t row_bytes = nvml_list_row_bytes(list->rows, room_bytes, list->count, want_bytes);
 	char *raw = (char *)list->rows;
 
 	for (unsigned i = 0; row_bytes > want_bytes && i < list->count; i++)
@@ -40,15 +39,23 @@ static void lay_out(struct nvml_list *list, size_t room_bytes)
 	}
 }
 
-/* The second form has the same rows as the third. */
-static nvmlReturn_t ask(nvmlDevice_t dev, unsigned *count, nvmlProcessInfo_t *rows)
+/*
+ * By the latest form there is; how long its rows are by the header. The second has the same as the
+ * third.
+ */
+static nvmlReturn_t ask(nvmlDevice_t dev, struct nvml_list *list, size_t *out_declared_bytes)
 {
 	_Static_assert(sizeof(nvmlProcessInfo_t) == sizeof(nvmlProcessInfo_v2_t), "same rows");
+	*out_declared_bytes = sizeof(nvmlProcessInfo_t);
 	if (real.nvmlDeviceGetComputeRunningProcesses_v3)
-		return real.nvmlDeviceGetComputeRunningProcesses_v3(dev, count, rows);
+		return real.nvmlDeviceGetComputeRunningProcesses_v3(dev, &list->count, list->rows);
 	if (real.nvmlDeviceGetComputeRunningProcesses_v2)
-		return real.nvmlDeviceGetComputeRunningProcesses_v2(dev, count,
-								    (nvmlProcessInfo_v2_t *)rows);
+		return real.nvmlDeviceGetComputeRunningProcesses_v2(
+			dev, &list->count, (nvmlProcessInfo_v2_t *)list->rows);
+	*out_declared_bytes = sizeof(nvmlProcessInfo_v1_t);
+	if (real.nvmlDeviceGetComputeRunningProcesses)
+		return real.nvmlDeviceGetComputeRunningProcesses(
+			dev, &list->count, (nvmlProcessInfo_v1_t *)list->rows);
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
@@ -56,7 +63,7 @@ static nvmlReturn_t ask(nvmlDevice_t dev, unsigned *count, nvmlProcessInfo_t *ro
 static nvmlReturn_t ask_for(nvmlDevice_t dev, unsigned expected, struct nvml_list *list)
 {
 	unsigned room = expected > NVML_LIST_FEW ? expected + GROWTH : NVML_LIST_FEW;
-	size_t room_bytes = (size_t)room * NVML_LIST_ROW_BYTES_MAX;
+	size_t room_bytes = (size_t)room * NVML_LIST_ROW_BYTES_MAX, declared_bytes;
 	nvmlReturn_t res;
 
 	nvml_list_free(list);
@@ -68,11 +75,12 @@ static nvmlReturn_t ask_for(nvmlDevice_t dev, unsigned expected, struct nvml_lis
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
 	memset(list->rows, NVML_LIST_FILL, room_bytes);
-	res = ask(dev, &list->count, list->rows);
+	res = ask(dev, list, &declared_bytes);
 	if (res == NVML_SUCCESS && list->count > room)
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	if (res == NVML_SUCCESS)
-		lay_out(list, room_bytes);
+		lay_out(list,
+			nvml_list_row_bytes(list->rows, room_bytes, list->count, declared_bytes));
 	return res;
 }
 

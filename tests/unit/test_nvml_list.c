@@ -94,6 +94,27 @@ static void test_rows_of_another_length(void **state)
 	}
 }
 
+static nvmlReturn_t first_form(nvmlDevice_t dev, unsigned int *inout_count,
+			       nvmlProcessInfo_v1_t *out)
+{
+	return list(dev, inout_count, (nvmlProcessInfo_t *)out);
+}
+
+/* A driver that has no later form; its rows may be of either length. */
+static void test_the_first_form(void **state)
+{
+	static const size_t lengths[] = { 16, 24 };
+
+	(void)state;
+	real = (struct real){ .nvmlDeviceGetComputeRunningProcesses = first_form };
+	for (int i = 0; i < 2; i++) {
+		nvml.row_bytes = lengths[i];
+		for (unsigned rows = 0; rows < 5; rows++)
+			questions(rows, 0);
+		questions(ROWS, 0);
+	}
+}
+
 /* Some may come meanwhile; where it is more than that nothing is known, and nothing is kept. */
 static void test_lists_that_grow(void **state)
 {
@@ -126,6 +147,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_lists_of_any_length, begin),
 		cmocka_unit_test_setup(test_rows_of_another_length, begin),
+		cmocka_unit_test_setup(test_the_first_form, begin),
 		cmocka_unit_test_setup(test_lists_that_grow, begin),
 		cmocka_unit_test_setup(test_lists_that_are_none, begin),
 	};

@@ -124,16 +124,20 @@ nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t
 	return res;
 }
 
-/* The size of a MIG slice stands in its attributes too. */
-static void show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
+/* The size of a MIG slice stands in its attributes too. NVML_SUCCESS, or NVML_ERROR_UNKNOWN. */
+static nvmlReturn_t show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
 {
 	struct nvml_share s;
 	uint64_t limit;
 
-	if (nvml_share_is_unknown(dev, &limit))
+	if (nvml_share_is_unknown(dev, &limit)) {
+		if (limit == 0)
+			return NVML_ERROR_UNKNOWN;
 		*inout_size_mib = bytes_least(*inout_size_mib, limit >> 20);
-	else if (nvml_share_find(dev, &s))
+	} else if (nvml_share_find(dev, &s)) {
 		*inout_size_mib = bytes_least(*inout_size_mib, s.total_bytes >> 20);
+	}
+	return NVML_SUCCESS;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)
@@ -143,9 +147,9 @@ nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAttributes))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetAttributes(dev, attrs);
-	if (res == NVML_SUCCESS && !nvml_share_is_inner(__builtin_return_address(0)))
-		show_size(dev, &attrs->memorySizeMB);
-	return res;
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	return show_size(dev, &attrs->memorySizeMB);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes_v2(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)
@@ -155,7 +159,7 @@ nvmlReturn_t hook_nvmlDeviceGetAttributes_v2(nvmlDevice_t dev, nvmlDeviceAttribu
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAttributes_v2))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetAttributes_v2(dev, attrs);
-	if (res == NVML_SUCCESS && !nvml_share_is_inner(__builtin_return_address(0)))
-		show_size(dev, &attrs->memorySizeMB);
-	return res;
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	return show_size(dev, &attrs->memorySizeMB);
 }

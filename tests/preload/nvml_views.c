@@ -439,6 +439,7 @@ static void unopened(int argc, char **argv)
 	nvmlDevice_t dev = device_of(argc, argv);
 	nvmlAccountingStats_t stats;
 	nvmlAccountingStats_v2_t stats2 = { .pid = (unsigned)getpid() };
+	nvmlDeviceAttributes_t attributes = { 0 };
 	unsigned count = 256, pid_count = ROOM, pids[ROOM] = { 0 };
 	nvmlBAR1Memory_t bar1 = { 0 };
 	nvmlReturn_t res;
@@ -457,6 +458,10 @@ static void unopened(int argc, char **argv)
 	printf("stats %d\n", (int)res);
 	res = nvmlDeviceGetAccountingStats_v2(dev, &stats2);
 	printf("stats2 %d\n", (int)res);
+	res = nvmlDeviceGetAttributes_v2(dev, &attributes);
+	printf("attributes %d\n", (int)res);
+	if (res == NVML_SUCCESS)
+		client_say("attributes.size", attributes.memorySizeMB);
 	res = nvmlDeviceGetBAR1MemoryInfo(dev, &bar1);
 	printf("bar1 %d\n", (int)res);
 	if (res == NVML_SUCCESS)

@@ -335,13 +335,14 @@ def test_where_the_region_cannot_be_opened(place):
     """Nobody knows whose the processes are: none is shown, and of the sizes what is configured."""
     place.start("nvml_views", "busy", preload=()).await_word("busy")
     busy_nvml(place)
-    calls = ["samples", "infos", "pids", "stats", "stats2", "bar1"]
+    calls = ["samples", "infos", "pids", "stats", "stats2", "attributes", "bar1"]
     plain = place.run("nvml_views", "unopened", preload=(), status=None, err=None).values
     assert all(plain.get(call, 0) == 0 for call in calls)
     place.settings["RATION_REGION"] = place.folder / "nowhere" / "region"
     assert place.run("nvml_views", "unopened", err=None).values == dict.fromkeys(calls, UNKNOWN)
     told = place.run("nvml_views", "unopened", err=None, RATION_MEM="512m").values
-    assert told == {**dict.fromkeys(calls, UNKNOWN), "bar1": 0, "bar1.total": 512 * MIB}
+    assert told == {**dict.fromkeys(calls, UNKNOWN), "bar1": 0, "bar1.total": 512 * MIB,
+                    "attributes": 0, "attributes.size": 512}
 
 
 # issue: BAR1 and every other amount tell the same

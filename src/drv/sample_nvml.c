@@ -1,6 +1,7 @@
 #include "drv/sample_nvml.h"
 
 #include "base/process.h"
+#include "base/sys.h"
 #include "drv/fingerprint.h"
 #include "drv/nvml_list.h"
 #include "drv/real.h"
@@ -47,7 +48,15 @@ static bool ready(void)
  */
 static bool is_ended(nvmlReturn_t res)
 {
-	return res == NVML_ERROR_UNINITIALIZED && real.nvmlInit_v2() == NVML_SUCCESS;
+	int held;
+
+	if (res != NVML_ERROR_UNINITIALIZED)
+		return false;
+	/* It opens files, in which a thread that is being cancelled would end. */
+	held = sys_cancel_hold();
+	res = real.nvmlInit_v2();
+	sys_cancel_release(held);
+	return res == NVML_SUCCESS;
 }
 
 static bool handle_of(const char *uuid, nvmlDevice_t *out)

@@ -334,6 +334,36 @@ static void threads_that_start_together_are_out_when_they_left(void **state)
 	pthread_barrier_destroy(&together);
 }
 
+/* Its own calls go through, as often as it likes, and keep nobody out of what they shut out. */
+static void who_has_closed_it_passes(void **state)
+{
+	pthread_t thread;
+	uint32_t was_in;
+
+	(void)state;
+	start();
+	assert_int_equal(gate_close(WAIT_NS), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_false(gate_try(&was_in));
+		was_in = gate_enter();
+		gate_leave(gate_enter());
+		gate_leave(was_in);
+	}
+	assert_int_equal(pthread_create(&thread, NULL, pass_and_end, NULL), 0);
+	clock_sleep_ns(20 * NSEC_PER_MSEC);
+	assert_int_equal(atomic_load(&passes), 0);
+	/* Nobody closes it twice, not even who has. */
+	assert_int_equal(gate_close(0), -EBUSY);
+	gate_open();
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(atomic_load(&passes), 10);
+	assert_true(gate_try(&was_in));
+	gate_leave_try(was_in);
+	/* It is not taken for one that is inside. */
+	assert_int_equal(gate_close(0), 0);
+	gate_open();
+}
+
 static void *end_inside(void *arg)
 {
 	(void)arg;
@@ -359,6 +389,7 @@ int main(void)
 		cmocka_unit_test(a_thread_that_stays_inside_is_not_waited_for_longer),
 		cmocka_unit_test(who_is_inside_passes_again),
 		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
+		cmocka_unit_test(who_has_closed_it_passes),
 		cmocka_unit_test(a_watched_gate_is_open_to_all_but_a_try),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),
 		cmocka_unit_test(a_thread_that_ended_inside_is_forgotten),

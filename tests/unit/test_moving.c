@@ -293,6 +293,43 @@ static void a_hung_kernel_puts_the_move_off(void)
 	CHECK(moving_holds(&objects[0], 1));
 }
 
+/* Another device of the process may use it, and reaches it where it lies afterwards. */
+static void work_on_another_device_is_waited_for(void)
+{
+	static struct plug plug = PLUG_INIT;
+	uint64_t from, to, bytes = GRAIN;
+	void *params[] = { &to, &from, &bytes };
+	CUcontext peer;
+	struct bo bo;
+
+	moving_start(MACHINE ",count=2", &short_waits, 8 * GRAIN);
+	SIM_OK(cuDevicePrimaryCtxRetain(&peer, 1));
+	gpu_fence_add_context(peer, (struct cuda_ord){ 1 }, true);
+	CHECK(gpu_bo_has_gtt(gpu.owner));
+	moving_make(&objects[0], 0, GRAIN, BO_VRAM);
+	CHECK_EQ(gpu_bo_add_peer(gpu.owner, (struct cuda_ord){ 1 }), 0);
+	CHECK_EQ(gpu_bo_add_peer(gpu.owner, (struct cuda_ord){ 1 }), 0);
+	/* Not in host memory: atomic operations of two devices there are not atomic. */
+	CHECK(!gpu_bo_has_gtt(gpu.owner));
+	CHECK_EQ(moving_put(&objects[0], BO_GTT), -ENOMEM);
+	CHECK_EQ(gpu_bo_allow(gpu.owner, objects[0].addr, GRAIN), 0);
+	moving_make(&bo, GRAIN, GRAIN, BO_VRAM);
+	moving_fill(&bo, 3);
+	SIM_OK(cuCtxSetCurrent(peer));
+	plug_put(&plug, NULL);
+	CHECK_EQ(moving_put(&objects[0], BO_SYSTEM), -EBUSY);
+	plug_pull(&plug);
+	CHECK_EQ(moving_put_at_last(&objects[0], BO_SYSTEM), 0);
+	CHECK_EQ(moving_put_at_last(&objects[0], BO_VRAM), 0);
+	module = NULL;
+	from = bo.addr;
+	to = objects[0].addr;
+	SIM_OK(cuLaunchKernel(function_of("copy"), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	SIM_OK(cuCtxSynchronize());
+	SIM_OK(cuCtxSetCurrent(gpu.ctx));
+	CHECK(moving_holds(&objects[0], 3));
+}
+
 /* As hooks do: counted before it begins. */
 static void a_capture_puts_the_move_off(void)
 {
@@ -355,6 +392,7 @@ int main(void)
 		fresh_test(all_leaves_and_comes_back_under_launching_threads),
 		fresh_test(movers_and_a_suspension_do_not_wait_for_one_another),
 		fresh_test(a_hung_kernel_puts_the_move_off),
+		fresh_test(work_on_another_device_is_waited_for),
 		fresh_test(a_capture_puts_the_move_off),
 		fresh_test(freed_memory_waits_for_its_work),
 	};

@@ -2,6 +2,7 @@
  * Captures are counted from before they begin until they have ended, whatever the driver says of
  * their end: while one may be under way, nothing of ours goes into a stream unasked.
  */
+#include "drv/capture.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
 
@@ -51,10 +52,10 @@ static void begin(void)
 	real.cuStreamEndCapture = end_capture;
 	real.cuStreamIsCapturing = is_capturing;
 	CHECK(hook_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
-	CHECK_EQ(metering_captures, 1);
+	CHECK_EQ(capture_count, 1);
 	CHECK(hook_cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) ==
 	      CUDA_ERROR_ILLEGAL_STATE);
-	CHECK_EQ(metering_captures, 1);
+	CHECK_EQ(capture_count, 1);
 }
 
 static void try_end(CUresult res, bool ends, unsigned left)
@@ -64,7 +65,7 @@ static void try_end(CUresult res, bool ends, unsigned left)
 	end_res = res;
 	does_end = ends;
 	CHECK(hook_cuStreamEndCapture(stream, &graph) == res);
-	CHECK_EQ(metering_captures, left);
+	CHECK_EQ(capture_count, left);
 }
 
 static void a_capture_that_succeeds(void)
@@ -97,7 +98,7 @@ static void an_end_that_is_none(void)
 	try_end(CUDA_SUCCESS, true, 0);
 	metering_begin_capture();
 	CHECK(hook_cuStreamEndCapture(stream, &graph) == CUDA_ERROR_ILLEGAL_STATE);
-	CHECK_EQ(metering_captures, 1);
+	CHECK_EQ(capture_count, 1);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /*
- * Objects on a driver of the test's own: random programs against a model, with steps that fail, with
- * little on the card, and in threads. Always: what is charged is what there is, nothing passes a
- * limit, and no byte is given out again while work that was submitted before its free may run.
+ * Objects on a driver of the test's own: random programs against a model, with steps that fail,
+ * with little on the card, and in threads. Always: what is charged is what there is, nothing
+ * passes a limit, and no byte is given out again while work that was submitted before its free
+ * may run.
  */
 #include "core/object.h"
 
@@ -456,9 +457,11 @@ static void *work(void *arg)
 		case 0:
 		case 1:
 		case 2:
+			if (live == 32)
+				break;
 			mine[live].bytes = 1 + (uint64_t)rand_r(&seed) % (4 * MIB);
-			if (live < 32 && object_alloc(dev0, &contexts[seed % CONTEXTS],
-						      mine[live].bytes, &mine[live].addr) == 0)
+			if (object_alloc(dev0, &contexts[seed % CONTEXTS], mine[live].bytes,
+					 &mine[live].addr) == 0)
 				live++;
 			break;
 		case 3:

@@ -122,7 +122,8 @@ static void pages_are_written_and_given_back(void)
 	gpu_store_init(&store, ord0, 4 * UNIT);
 	CHECK(!store.has_host);
 	failing_none();
-	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, 3 * UNIT, &chunk), 0);
+	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, 3 * UNIT, &chunk), -ENOTSUP);
+	CHECK_EQ(gpu_store_take_pages(3 * UNIT, &chunk), 0);
 	CHECK(!chunk->handle && chunk->pages);
 	memset(chunk->pages, 1, 3 * UNIT);
 	gpu_store_give(&store, chunk);

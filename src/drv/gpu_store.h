@@ -46,8 +46,8 @@ int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t byt
 		   struct gpu_chunk **out_chunk);
 
 /*
- * Host memory with one user that is the process's own pages: it cannot be mapped, and is there where
- * the driver has no more of the other kind. 0 or -ENOMEM.
+ * Host memory with one user that is the process's own pages: it cannot be mapped, and is there
+ * where the driver has no more of the other kind. 0 or -ENOMEM.
  */
 int gpu_store_take_pages(uint64_t bytes, struct gpu_chunk **out_chunk);
 

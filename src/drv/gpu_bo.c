@@ -91,22 +91,35 @@ bool gpu_bo_has_gtt(struct gpu_bo *owner)
 	return owner->store.has_host && !atomic_load(&owner->is_shared);
 }
 
+static struct gpu_chunk *chunk_of(struct bo_memory memory)
+{
+	return (struct gpu_chunk *)(uintptr_t)memory.handle;
+}
+
 /* Host memory that an object has already is the same where it is mapped and where it is not. */
 static bool is_same_memory(const struct bo *bo, enum bo_place place)
 {
-	return (bo->place == BO_GTT && place == BO_SYSTEM) ||
-	       (bo->place == BO_SYSTEM && place == BO_GTT);
+	if (bo->place == BO_SYSTEM && place == BO_GTT)
+		return chunk_of(bo->memory)->handle != 0;
+	return bo->place == BO_GTT && place == BO_SYSTEM;
+}
+
+/* Of what is not mapped the process's own pages will do. */
+static int take_in(struct gpu_bo *o, enum bo_place place, uint64_t bytes,
+		   struct gpu_chunk **out_chunk)
+{
+	enum gpu_vmm_kind kind = place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST;
+	int rc = gpu_store_take(&o->store, kind, bytes, out_chunk);
+
+	return rc < 0 && place == BO_SYSTEM ? gpu_store_take_pages(bytes, out_chunk) : rc;
 }
 
 static int take(struct gpu_bo *o, const struct bo *bo, enum bo_place place,
 		struct gpu_chunk **out_chunk)
 {
-	enum gpu_vmm_kind kind = place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST;
-
 	/* Who is held gets nothing new. To move what is there needs no gate, and must not wait. */
-	return bo->place == BO_NONE ?
-		       GATE_CALL(gpu_store_take(&o->store, kind, bo->bytes, out_chunk)) :
-		       gpu_store_take(&o->store, kind, bo->bytes, out_chunk);
+	return bo->place == BO_NONE ? GATE_CALL(take_in(o, place, bo->bytes, out_chunk)) :
+				      take_in(o, place, bo->bytes, out_chunk);
 }
 
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
@@ -121,7 +134,7 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 	if (place == BO_GTT && !gpu_bo_has_gtt(o))
 		return -ENOSPC;
 	if (is_same_memory(bo, place)) {
-		chunk = (struct gpu_chunk *)(uintptr_t)bo->memory.handle;
+		chunk = chunk_of(bo->memory);
 		gpu_store_share(chunk);
 	} else {
 		rc = take(o, bo, place, &chunk);
@@ -137,7 +150,7 @@ static void free_memory(void *owner, enum bo_place place, struct bo_memory memor
 	struct gpu_bo *o = owner;
 
 	(void)place;
-	gpu_store_give(&o->store, (struct gpu_chunk *)(uintptr_t)memory.handle);
+	gpu_store_give(&o->store, chunk_of(memory));
 }
 
 /* Maps memory where nothing is, or takes away what is there: no work uses the addresses. */

@@ -4,7 +4,8 @@
  *
  * BO_VRAM is the device's memory. BO_GTT and BO_SYSTEM are the same host memory, which is mapped at
  * the object's address or is not: between them nothing is copied. Where the driver has no host
- * memory that a device can map there is no BO_GTT, and BO_SYSTEM is pages of the process.
+ * memory that a device can map, or no more of it, there is no BO_GTT, and BO_SYSTEM is pages of the
+ * process.
  *
  * An exchange takes place while all stands still (drv/gpu_still.h): bytes are copied on streams of
  * ours through an alias mapping, then the mappings change, and the old memory is kept until that

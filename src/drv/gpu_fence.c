@@ -1,6 +1,7 @@
 #include "drv/gpu_fence.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/turn.h"
 #include "core/gate.h"
@@ -51,7 +52,7 @@ struct gpu_fence_state {
 	_Atomic bool is_on;   /* constant after gpu_fence_init() */
 	_Atomic bool is_used; /* atomic */
 	/* the turn */
-	bool is_blind; /* something could not be noted */
+	bool is_blind; /* atomic: something could not be noted */
 	uint64_t serials;
 	LIST_HEAD(, context) contexts;
 };
@@ -68,6 +69,15 @@ bool gpu_fence_is_used(void)
 	return atomic_load_explicit(&state.s.is_used, memory_order_relaxed);
 }
 
+/* Something is there that no fence would wait for. */
+static void go_blind(const char *what)
+{
+	if (!__atomic_exchange_n(&state.s.is_blind, true, __ATOMIC_RELAXED))
+		log_warn("%s is not known: memory does not move any more, and what is freed is "
+			 "not given back",
+			 what);
+}
+
 /* Takes the turn for something that must not be missed. False too where nothing is kept. */
 static bool note(void)
 {
@@ -75,7 +85,7 @@ static bool note(void)
 		return false;
 	if (turn_take(&state.s.turn, NOTE_WAIT_NS))
 		return true;
-	__atomic_store_n(&state.s.is_blind, true, __ATOMIC_RELAXED);
+	go_blind("what became of a context or stream");
 	return false;
 }
 
@@ -118,7 +128,7 @@ static void enter(CUcontext ctx, struct cuda_ord ord, bool is_primary)
 	struct context *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		state.s.is_blind = true;
+		go_blind("a context");
 		return;
 	}
 	c->ctx = ctx;
@@ -205,7 +215,7 @@ void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags)
 		s->stream = stream;
 		LIST_INSERT_HEAD(&c->streams, s, link);
 	} else {
-		state.s.is_blind = true;
+		go_blind("a stream");
 	}
 	turn_give(&state.s.turn);
 }
@@ -327,7 +337,7 @@ void gpu_fence_drop_stream(CUstream stream)
 		free(s);
 		mode = relaxed_begin();
 		if (drop(c, stream) < 0)
-			__atomic_store_n(&state.s.is_blind, true, __ATOMIC_RELAXED);
+			go_blind("what a destroyed stream still does");
 		relaxed_end(mode);
 	}
 	turn_give(&state.s.turn);

@@ -73,7 +73,7 @@ static void alias_all(struct gpu_move *m)
 
 static int start_copy(struct gpu_move *m, const struct gpu_remap *r)
 {
-	bool is_out = r->to->kind == GPU_VMM_HOST;
+	bool is_out = other(r)->pages ? r->was_there : r->to->kind == GPU_VMM_HOST;
 	uint64_t to = r->was_there ? r->alias : r->addr;
 	uint64_t from = r->was_there ? r->addr : r->alias;
 

@@ -53,8 +53,6 @@ static int make(struct gpu_store *store, struct gpu_chunk *chunk)
 {
 	int rc;
 
-	if (chunk->kind == GPU_VMM_HOST && !store->has_host)
-		return map_pages(chunk);
 	if (chunk->kind == GPU_VMM_HOST && bo_pool_take(&store->host, chunk->bytes, &chunk->handle))
 		return 0;
 	rc = gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
@@ -65,17 +63,41 @@ static int make(struct gpu_store *store, struct gpu_chunk *chunk)
 	return gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
 }
 
-int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
-		   struct gpu_chunk **out_chunk)
+static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
 {
 	struct gpu_chunk *chunk = calloc(1, sizeof(*chunk));
-	int rc;
 
 	if (!chunk)
-		return -ENOMEM;
+		return NULL;
 	chunk->kind = kind;
 	chunk->bytes = bytes;
 	atomic_init(&chunk->users, 1);
+	return chunk;
+}
+
+int gpu_store_take_pages(uint64_t bytes, struct gpu_chunk **out_chunk)
+{
+	struct gpu_chunk *chunk = new_chunk(GPU_VMM_HOST, bytes);
+	int rc = chunk ? map_pages(chunk) : -ENOMEM;
+
+	if (rc < 0)
+		free(chunk);
+	else
+		*out_chunk = chunk;
+	return rc;
+}
+
+int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
+		   struct gpu_chunk **out_chunk)
+{
+	struct gpu_chunk *chunk;
+	int rc;
+
+	if (kind == GPU_VMM_HOST && !store->has_host)
+		return -ENOTSUP;
+	chunk = new_chunk(kind, bytes);
+	if (!chunk)
+		return -ENOMEM;
 	rc = make(store, chunk);
 	if (rc < 0)
 		free(chunk);

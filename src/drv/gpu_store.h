@@ -41,9 +41,15 @@ struct gpu_store {
  */
 void gpu_store_init(struct gpu_store *store, struct cuda_ord ord, uint64_t keep_bytes);
 
-/* Memory with one user. 0, -ENOMEM, or what the driver said. */
+/* Memory with one user that can be mapped. 0, -ENOMEM, -ENOTSUP, or what the driver said. */
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
 		   struct gpu_chunk **out_chunk);
+
+/*
+ * Host memory with one user that is the process's own pages: it cannot be mapped, and is there
+ * where the driver has no more of the other kind. 0 or -ENOMEM.
+ */
+int gpu_store_take_pages(uint64_t bytes, struct gpu_chunk **out_chunk);
 
 /* One user more. */
 void gpu_store_share(struct gpu_chunk *chunk);

@@ -109,11 +109,13 @@ static void come_back(void)
 		gpu_still_end();
 		return;
 	}
-	if (!state.s.is_told)
-		log_warn("suspended memory has no room to come back to (%s); the program is held "
-			 "until it has",
+	/* Not when it goes the next time. */
+	if (state.s.pause_ns && !state.s.is_told) {
+		log_warn("suspended memory does not come back (%s); the program is held until it "
+			 "does",
 			 strerror(-rc));
-	state.s.is_told = true;
+		state.s.is_told = true;
+	}
 	tell(true, rc);
 	try_again(clock_now_ns());
 }

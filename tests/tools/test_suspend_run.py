@@ -15,10 +15,10 @@ KEEP = BUILD / "examples" / "keep"
 class Keeper:
     """examples/keep as a tenant: says how many rounds are done when it is asked."""
 
-    def __init__(self, ration, name, *options, run=(), mem="192m"):
+    def __init__(self, ration, name, *options, run=(), mem="192m", env=None):
         self.ration, self.name = ration, name
         self.process = ration.start("run", "--movable", "--name", name, f"--sim=mem={mem},context=8m", *run, "--",
-                                    KEEP, *options, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+                                    KEEP, *options, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout.readline() == "ready\n"
 
     def rounds(self):
@@ -119,6 +119,20 @@ def test_killed_while_suspended(ration, keeper, eventually):
     eventually(lambda: not ration.regions())
     b = keeper("b", *LARGE)
     b.end()
+
+
+@pytest.mark.parametrize("call", ["cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemcpyAsync",
+                                  "cuStreamQuery", "cuEventQuery", "cuCtxRecordEvent"])
+def test_a_call_that_fails_is_made_good(ration, keeper, call):
+    """The bytes are whole, and what was asked for comes to be."""
+    first = {"cuMemCreate": 4, "cuMemMap": 4, "cuMemSetAccess": 4, "cuMemUnmap": 2}.get(call, 1)
+    for nth in range(first, first + 4):
+        name = f"{call.lower()}-{nth}"
+        a = keeper(name, "--size", "2m", "--threads", "1", env={"RATION_SIM_FAULT": f"{call}:{nth}=2"})
+        for _ in range(2):
+            suspend(ration, name)
+            resume(ration, name)
+        a.end()
 
 
 def test_asked_again_and_again(ration, keeper):

@@ -1,5 +1,6 @@
 /* Physical memory by handle, and its mappings. */
 #include "core/gate.h"
+#include "core/still.h"
 #include "hook/enter.h"
 
 #include <errno.h>
@@ -192,11 +193,10 @@ static uint64_t overhead_bytes(struct dev dev)
 static int check_import(struct dev dev, const uint64_t before_bytes[RATION_DEVICES],
 			uint64_t *out_bytes)
 {
-	uint64_t limit = quota_limit(dev), now_bytes;
+	uint64_t doubt_bytes = still_reconcile(dev, QUOTA_MODULE);
+	uint64_t now_bytes = overhead_bytes(dev) + doubt_bytes;
 
-	charge_reconcile_soon(dev, QUOTA_MODULE);
-	now_bytes = overhead_bytes(dev);
-	if (!limit || quota_used(dev) <= limit || now_bytes <= before_bytes[dev.v])
+	if (!still_is_over(dev, doubt_bytes) || now_bytes <= before_bytes[dev.v])
 		return 0;
 	*out_bytes = now_bytes - before_bytes[dev.v];
 	return -EDQUOT;

@@ -1,5 +1,7 @@
 #include "hook/overhead.h"
 
+#include "core/still.h"
+
 #include <errno.h>
 
 static uint64_t held_bytes(struct dev dev)
@@ -23,16 +25,14 @@ void overhead_begin_on(struct overhead *o, CUdevice ord)
 
 int overhead_finish(struct overhead *o)
 {
-	uint64_t limit;
-
 	if (!o->counts)
 		return 0;
-	charge_reconcile(o->dev, QUOTA_MODULE);
-	limit = quota_limit(o->dev);
+	o->doubt_bytes = still_reconcile(o->dev, QUOTA_MODULE);
 	/*
 	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
 	 */
-	return limit && quota_used(o->dev) > limit && held_bytes(o->dev) > o->before_bytes ?
+	return still_is_over(o->dev, o->doubt_bytes) &&
+			       held_bytes(o->dev) + o->doubt_bytes > o->before_bytes ?
 		       -EDQUOT :
 		       0;
 }
@@ -44,7 +44,7 @@ bool overhead_fell(const struct overhead *o)
 
 CUresult overhead_refuse(struct overhead *o)
 {
-	uint64_t taken = held_bytes(o->dev) - o->before_bytes;
+	uint64_t taken = held_bytes(o->dev) + o->doubt_bytes - o->before_bytes;
 
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	return enter_refused(-EDQUOT, o->dev, taken);

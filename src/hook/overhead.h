@@ -12,6 +12,7 @@ struct overhead {
 	bool counts; /* false: nothing is charged, finish() is 0 */
 	struct dev dev;
 	uint64_t before_bytes;
+	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 
 /* Before a call in the calling thread's context. */

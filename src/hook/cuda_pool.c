@@ -126,8 +126,8 @@ static int settle(const struct async *a, CUresult res, CUmemoryPool pool, struct
 	int rc = gpu_pool_settle(pool, reserved_bytes);
 	CUmemoryPool served;
 
-	if (rc < 0 || a->is_named || res != CUDA_SUCCESS ||
-	    !gpu_pool_of(*a->out_addr, &served) || served == pool)
+	if (rc < 0 || a->is_named || res != CUDA_SUCCESS || !gpu_pool_of(*a->out_addr, &served) ||
+	    served == pool)
 		return rc;
 	return pool_enter(served, dev, POOL_DEVICE) ? gpu_pool_settle(served, 0) : -ENOMEM;
 }

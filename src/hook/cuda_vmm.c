@@ -18,16 +18,15 @@ static bool is_on_device(const CUmemAllocationProp *prop, CUdevice *out_ord)
  */
 static CUresult judge(size_t size_bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	size_t grain_bytes = 0;
+	size_t grain_bytes = TRACK_BLOCK_BYTES;
 	CUresult res = CUDA_SUCCESS;
 
 	if (real.cuMemGetAllocationGranularity)
 		res = real.cuMemGetAllocationGranularity(&grain_bytes, prop,
 							 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-	if (res != CUDA_SUCCESS)
-		return res;
-	return flags || (grain_bytes && size_bytes % grain_bytes) ? CUDA_ERROR_INVALID_VALUE :
-								    CUDA_SUCCESS;
+	if (flags || (grain_bytes && size_bytes % grain_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return res;
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_bytes,

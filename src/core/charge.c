@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "core/function.h"
 #include "core/graph.h"
+#include "core/library.h"
 #include "core/local.h"
 #include "core/pool.h"
 #include "core/still.h"
@@ -67,6 +68,7 @@ void charge_init(const struct gpu_ops *ops)
 	pool_init();
 	graph_init();
 	function_init();
+	library_init();
 	local_init();
 }
 

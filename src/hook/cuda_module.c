@@ -3,8 +3,12 @@
  * shows.
  */
 #include "core/gate.h"
+#include "core/library.h"
+#include "drv/gpu_cuda.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
+
+#include <errno.h>
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
@@ -97,52 +101,97 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 		return enter_missing();
 	begin_unload(&o);
 	function_end_owner(library);
+	library_end(library);
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
 /*
  * A library comes to a context with the first question for something in it, and stays: what then
- * passes the limit is refused, and counts until the library is unloaded.
+ * passes the limit is refused, and counts until the library is unloaded. Above the limit none is
+ * let in that was not asked for there before.
  */
-static CUresult finish_question(struct overhead *o, CUresult res)
+static CUresult begin_question(struct overhead *o, CUlibrary library)
 {
-	return res == CUDA_SUCCESS && overhead_finish(o) < 0 ? overhead_refuse(o) : res;
+	const void *ctx;
+	struct cuda_ord ord;
+
+	overhead_begin(o);
+	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx))
+		return CUDA_SUCCESS;
+	if (!library_is_in(library, ctx) && quota_is_over(o->dev)) {
+		charge_ask_card(o->dev);
+		if (quota_is_over(o->dev))
+			return enter_refused(-EDQUOT, o->dev, 0);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult finish_question(struct overhead *o, CUlibrary library, CUresult res)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
+		library_enter(library, ctx);
+	return overhead_finish(o) < 0 ? overhead_refuse(o) : res;
 }
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 {
 	struct overhead o;
+	CUresult res;
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
-	overhead_begin(&o);
-	return finish_question(&o, GATE_CALL(real.cuLibraryGetModule(out_module, library)));
+	res = begin_question(&o, library);
+	if (res != CUDA_SUCCESS)
+		return res;
+	return finish_question(&o, library,
+			       GATE_CALL(real.cuLibraryGetModule(out_module, library)));
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 {
+	CUlibrary library;
 	struct overhead o;
 	CUresult res;
 
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
-	overhead_begin(&o);
-	res = finish_question(&o, GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	library = (CUlibrary)(uintptr_t)function_owner(kernel);
+	res = begin_question(&o, library);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = finish_question(&o, library,
+			      GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
 	return res;
 }
 
+/* Variables, where they lie in the context's memory. */
+typedef CUresult global_fn(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
+			   const char *name);
+
+static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_bytes,
+			   CUlibrary library, const char *name)
+{
+	struct overhead o;
+	CUresult res = begin_question(&o, library);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return finish_question(&o, library, GATE_CALL(call(out_addr, out_bytes, library, name)));
+}
+
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
 				 const char *name)
 {
-	struct overhead o;
-
-	if (!ENTER_HAS(cuLibraryGetGlobal))
-		return enter_missing();
-	overhead_begin(&o);
-	return finish_question(&o, GATE_CALL(real.cuLibraryGetGlobal(out_addr, out_bytes, library,
-								     name)));
+	return ENTER_HAS(cuLibraryGetGlobal) ?
+		       ask_global(real.cuLibraryGetGlobal, out_addr, out_bytes, library, name) :
+		       enter_missing();
 }
 
 /* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */

@@ -160,6 +160,65 @@ static void modules(int argc, char **argv)
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 }
 
+/* A library with variables of 16 MiB. */
+static const char library_image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				    ".visible .global .align 8 .b8 large[16777216];\n"
+				    ".visible .entry empty()\n{\n\tret;\n}\n";
+
+enum { LIBRARIES = 16 };
+
+/* The first question for something in a library takes its memory: asked in one of three ways. */
+static CUresult ask(CUlibrary library, int way)
+{
+	CUfunction function;
+	CUmodule module;
+	CUkernel kernel;
+	CUdeviceptr addr;
+	size_t bytes;
+
+	if (way == 0)
+		return cuLibraryGetModule(&module, library);
+	if (way == 1)
+		return cuLibraryGetGlobal(&addr, &bytes, library, "large");
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	return cuKernelGetFunction(&function, kernel);
+}
+
+/*
+ * libraries: what passes the limit is refused, and above it nothing more is taken; what is there
+ * already can be asked for.
+ */
+static void libraries(int argc, char **argv)
+{
+	CUlibrary library[LIBRARIES];
+	uint64_t charged_bytes;
+	int refused = 0;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < LIBRARIES; i++)
+		OK(cuLibraryLoadData(&library[i], library_image, NULL, NULL, 0, NULL, NULL, 0));
+	for (int i = 0; i < LIBRARIES; i++)
+		refused += ask(library[i], i % 3) == CUDA_ERROR_OUT_OF_MEMORY;
+	CHECK(refused == LIBRARIES - 2);
+	/* The one that was found to be too much is there. */
+	charged_bytes = client_charged(0);
+	CHECK(charged_bytes <= client_limit(0) + 20 * MIB);
+	for (int way = 0; way < 3; way++)
+		OK(ask(library[0], way));
+	client_pause("look");
+	for (int i = 2; i < LIBRARIES; i++)
+		OK(cuLibraryUnload(library[i]));
+	CHECK(client_charged(0) <= client_limit(0));
+	OK(cuLibraryUnload(library[0]));
+	OK(cuLibraryLoadData(&library[0], library_image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(ask(library[0], 0));
+	OK(cuLibraryUnload(library[0]));
+	OK(cuLibraryUnload(library[1]));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+}
+
 static pthread_barrier_t barrier;
 
 static void *retain(void *arg)
@@ -282,11 +341,17 @@ static void churn(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },           { "references", references },
-		{ "forms", forms },         { "odd", odd },
-		{ "untouched", untouched }, { "modules", modules },
-		{ "together", together },   { "crowd", crowd },
-		{ "churn", churn },         { 0 },
+		{ "ends", ends },
+		{ "references", references },
+		{ "forms", forms },
+		{ "odd", odd },
+		{ "untouched", untouched },
+		{ "modules", modules },
+		{ "together", together },
+		{ "crowd", crowd },
+		{ "churn", churn },
+		{ "libraries", libraries },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -62,6 +62,14 @@ def test_modules(place):
     program.go().end()
 
 
+def test_libraries_past_the_limit(place):
+    """Each question for another one was refused, and took its memory all the same."""
+    program = place.start("context", "libraries", RATION_MEM=CONTEXT + 50 * MIB,
+                          CUDA_MODULE_LOADING="EAGER").await_word("look")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().end()
+
+
 # field fault 14: the limit was below what a context takes, and the program got "invalid argument"
 @pytest.mark.parametrize("limit", ["1m", "63m"])
 def test_a_limit_below_a_context(place, limit):

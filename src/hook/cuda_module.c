@@ -4,11 +4,8 @@
  */
 #include "core/gate.h"
 #include "core/library.h"
-#include "drv/gpu_cuda.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
-
-#include <errno.h>
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
@@ -105,39 +102,6 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
-/*
- * A library comes to a context with the first question for something in it, and stays: what then
- * passes the limit is refused, and counts until the library is unloaded. Above the limit none is
- * let in that was not asked for there before.
- */
-static CUresult begin_question(struct overhead *o, CUlibrary library)
-{
-	const void *ctx;
-	struct cuda_ord ord;
-
-	overhead_begin(o);
-	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx))
-		return CUDA_SUCCESS;
-	if (!library_is_in(library, ctx) && quota_is_over(o->dev)) {
-		charge_ask_card(o->dev);
-		if (quota_is_over(o->dev))
-			return enter_refused(-EDQUOT, o->dev, 0);
-	}
-	return CUDA_SUCCESS;
-}
-
-static CUresult finish_question(struct overhead *o, CUlibrary library, CUresult res)
-{
-	const void *ctx;
-	struct cuda_ord ord;
-
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
-		library_enter(library, ctx);
-	return overhead_finish(o) < 0 ? overhead_refuse(o) : res;
-}
-
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 {
 	struct overhead o;
@@ -145,11 +109,11 @@ CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
-	res = begin_question(&o, library);
+	res = overhead_begin_library(&o, library);
 	if (res != CUDA_SUCCESS)
 		return res;
-	return finish_question(&o, library,
-			       GATE_CALL(real.cuLibraryGetModule(out_module, library)));
+	return overhead_finish_library(&o, library,
+				       GATE_CALL(real.cuLibraryGetModule(out_module, library)));
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
@@ -161,11 +125,11 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
 	library = (CUlibrary)(uintptr_t)function_owner(kernel);
-	res = begin_question(&o, library);
+	res = overhead_begin_library(&o, library);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = finish_question(&o, library,
-			      GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	res = overhead_finish_library(&o, library,
+				      GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
 	return res;
@@ -179,11 +143,12 @@ static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_b
 			   CUlibrary library, const char *name)
 {
 	struct overhead o;
-	CUresult res = begin_question(&o, library);
+	CUresult res = overhead_begin_library(&o, library);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return finish_question(&o, library, GATE_CALL(call(out_addr, out_bytes, library, name)));
+	return overhead_finish_library(&o, library,
+				       GATE_CALL(call(out_addr, out_bytes, library, name)));
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,

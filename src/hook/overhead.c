@@ -1,6 +1,8 @@
 #include "hook/overhead.h"
 
+#include "core/library.h"
 #include "core/still.h"
+#include "drv/gpu_cuda.h"
 
 #include <errno.h>
 
@@ -48,4 +50,29 @@ CUresult overhead_refuse(struct overhead *o)
 
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	return enter_refused(-EDQUOT, o->dev, taken);
+}
+
+CUresult overhead_begin_library(struct overhead *o, CUlibrary library)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	overhead_begin(o);
+	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx) ||
+	    library_is_in(library, ctx) || !quota_is_over(o->dev))
+		return CUDA_SUCCESS;
+	charge_ask_card(o->dev);
+	return quota_is_over(o->dev) ? enter_refused(-EDQUOT, o->dev, 0) : CUDA_SUCCESS;
+}
+
+CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
+		library_enter(library, ctx);
+	return overhead_finish(o) < 0 ? overhead_refuse(o) : res;
 }

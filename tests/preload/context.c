@@ -167,7 +167,7 @@ static const char library_image[] = ".version 6.0\n.target sm_50\n.address_size 
 
 enum { LIBRARIES = 16 };
 
-/* The first question for something in a library takes its memory: asked in one of three ways. */
+/* The first question for something in a library takes its memory: asked in one of four ways. */
 static CUresult ask(CUlibrary library, int way)
 {
 	CUfunction function;
@@ -181,32 +181,34 @@ static CUresult ask(CUlibrary library, int way)
 	if (way == 1)
 		return cuLibraryGetGlobal(&addr, &bytes, library, "large");
 	OK(cuLibraryGetKernel(&kernel, library, "empty"));
-	return cuKernelGetFunction(&function, kernel);
+	if (way == 2)
+		return cuKernelGetFunction(&function, kernel);
+	return cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 }
 
 /*
- * libraries: what passes the limit is refused, and above it nothing more is taken; what is there
- * already can be asked for.
+ * libraries WAYS: asked in so many ways, what passes the limit is refused, and above it nothing more
+ * is taken; what is there already can be asked for.
  */
 static void libraries(int argc, char **argv)
 {
 	CUlibrary library[LIBRARIES];
 	uint64_t charged_bytes;
-	int refused = 0;
+	int refused = 0, ways;
 
-	(void)argc;
-	(void)argv;
+	CHECK(argc == 1);
+	ways = atoi(argv[0]);
 	client_start();
 	for (int i = 0; i < LIBRARIES; i++)
 		OK(cuLibraryLoadData(&library[i], library_image, NULL, NULL, 0, NULL, NULL, 0));
 	for (int i = 0; i < LIBRARIES; i++)
-		refused += ask(library[i], i % 3) == CUDA_ERROR_OUT_OF_MEMORY;
+		refused += ask(library[i], i % ways) == CUDA_ERROR_OUT_OF_MEMORY;
 	CHECK(refused == LIBRARIES - 2);
 	/* The one that was found to be too much is there. */
 	charged_bytes = client_charged(0);
 	CHECK(charged_bytes <= client_limit(0) + 20 * MIB);
-	for (int way = 0; way < 3; way++)
-		OK(ask(library[0], way));
+	OK(ask(library[0], 0));
+	OK(ask(library[0], 1));
 	client_pause("look");
 	for (int i = 2; i < LIBRARIES; i++)
 		OK(cuLibraryUnload(library[i]));

@@ -62,10 +62,11 @@ def test_modules(place):
     program.go().end()
 
 
-def test_libraries_past_the_limit(place):
+@pytest.mark.parametrize("loading,ways", [("EAGER", 3), ("LAZY", 4)])
+def test_libraries_past_the_limit(place, loading, ways):
     """Each question for another one was refused, and took its memory all the same."""
-    program = place.start("context", "libraries", RATION_MEM=CONTEXT + 50 * MIB,
-                          CUDA_MODULE_LOADING="EAGER").await_word("look")
+    program = place.start("context", "libraries", ways, RATION_MEM=CONTEXT + 45 * MIB,
+                          CUDA_MODULE_LOADING=loading).await_word("look")
     assert place.truth() == {program.pid: place.charged()}
     program.go().end()
 

@@ -32,7 +32,7 @@ static uint64_t key_of(const void *library, const void *ctx)
 	return (uint64_t)(uintptr_t)library ^ (other << 32 | other >> 32);
 }
 
-/* mutex held. Two that have the same key count as one: the second is then asked for all the same. */
+/* mutex held. Two that have the same key count as one: the second is asked for all the same. */
 static struct place *find(const void *library, const void *ctx)
 {
 	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
@@ -45,7 +45,8 @@ void library_enter(const void *library, const void *ctx)
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, ctx) ? NULL : calloc(1, sizeof(*place));
 	if (place) {
-		*place = (struct place){ .library = library, .ctx = ctx };
+		place->library = library;
+		place->ctx = ctx;
 		place->link.key = key_of(library, ctx);
 		hash_insert(&state.s.places, &place->link);
 	}

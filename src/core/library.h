@@ -1,7 +1,7 @@
 /*
  * Which libraries are in which contexts: a library comes to a context with the first question for
- * something in it, and its memory with it. No call takes it out again alone, so what is not there yet
- * is not asked for where the tenant is above its limit already.
+ * something in it, and its memory with it. No call takes it out again alone, so what is not there
+ * yet is not asked for where the tenant is above its limit already.
  *
  * Thread safe; nothing here calls the driver.
  */

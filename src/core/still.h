@@ -1,8 +1,8 @@
 /*
  * A still moment of this process's memory, for who must know at once what a call took that no call
  * tells: while another thread's change is under way its bytes cannot be told from what is looked
- * for. So the others are asked to let their next change wait, for a few milliseconds at most; nobody
- * is held that has begun.
+ * for. So the others are asked to let their next change wait, for a few milliseconds at most;
+ * nobody is held that has begun.
  *
  * Thread safe; no lock is held while it waits or asks the card.
  */

@@ -75,8 +75,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 }
 
 /*
- * A request of the 32-bit forms was refused. Contexts of today serve none of them: `res` is what the
- * driver says to one of 0 bytes.
+ * A request of the 32-bit forms was refused. Contexts of today serve none of them: `res` is what
+ * the driver says to one of 0 bytes.
  */
 static CUresult refused_narrow(CUresult refusal, CUresult res)
 {

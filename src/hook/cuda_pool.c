@@ -117,8 +117,8 @@ static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uin
 }
 
 /*
- * Settles what a call took. Another thread may have set another current pool since it was asked for:
- * the one that served the call is settled too.
+ * Settles what a call took. Another thread may have set another current pool since it was asked
+ * for: the one that served the call is settled too.
  */
 static int settle(const struct async *a, CUresult res, CUmemoryPool pool, struct dev dev,
 		  uint64_t reserved_bytes)

@@ -1,6 +1,6 @@
 /*
- * What no allocation call shows is taken beside an allocation of another thread that is still in the
- * driver. The two do not fit together: it is refused, and the allocation is not.
+ * What no allocation call shows is taken beside an allocation of another thread that is still in
+ * the driver. The two do not fit together: it is refused, and the allocation is not.
  *
  *   beside module|heap|buffer    what is taken
  */

@@ -187,8 +187,8 @@ static CUresult ask(CUlibrary library, int way)
 }
 
 /*
- * libraries WAYS: asked in so many ways, what passes the limit is refused, and above it nothing more
- * is taken; what is there already can be asked for.
+ * libraries WAYS: asked in so many ways, what passes the limit is refused, and above it nothing
+ * more is taken; what is there already can be asked for.
  */
 static void libraries(int argc, char **argv)
 {

@@ -33,8 +33,8 @@ CUresult overhead_refuse(struct overhead *o);
 /*
  * As these, around the first question for something in `library` (NULL: of an unknown one) in the
  * calling thread's context: it takes the library's memory, which stays until the library is
- * unloaded. Above the limit none is let in that was not asked for there before. CUDA_SUCCESS, or the
- * answer for the program; the second is given the driver's answer.
+ * unloaded. Above the limit none is let in that was not asked for there before. CUDA_SUCCESS, or
+ * the answer for the program; the second is given the driver's answer.
  */
 CUresult overhead_begin_library(struct overhead *o, CUlibrary library);
 CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res);

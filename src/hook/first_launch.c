@@ -149,7 +149,7 @@ CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes
  * its function does: so that is asked, and what passes the limit is refused as the driver refuses
  * what the card has no memory for.
  */
-static CUresult let_library_in(CUfunction handle)
+CUresult first_launch_let_in(CUfunction handle)
 {
 	CUlibrary library = (CUlibrary)(uintptr_t)function_owner(handle);
 	CUfunction function;
@@ -159,8 +159,9 @@ static CUresult let_library_in(CUfunction handle)
 	struct cuda_ord ord;
 	CUresult res;
 
-	if (function_kind(handle) != FUNCTION_KERNEL || !library || !real.cuKernelGetFunction ||
-	    !gpu_cuda_current(&ord, &ctx) || library_is_in(library, ctx))
+	if (!counts() || function_kind(handle) != FUNCTION_KERNEL || !library ||
+	    !real.cuKernelGetFunction || !gpu_cuda_current(&ord, &ctx) ||
+	    library_is_in(library, ctx))
 		return CUDA_SUCCESS;
 	res = overhead_begin_library(&o, library);
 	if (res != CUDA_SUCCESS)
@@ -180,7 +181,7 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is
 	*f = (struct first_launch){ .is_captured = is_captured };
 	if (!counts())
 		return CUDA_SUCCESS;
-	res = let_library_in(function);
+	res = first_launch_let_in(function);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (!first_launch_thread_bytes(function, &thread_bytes))

@@ -167,7 +167,26 @@ static const char library_image[] = ".version 6.0\n.target sm_50\n.address_size 
 
 enum { LIBRARIES = 16 };
 
-/* The first question for something in a library takes its memory: asked in one of four ways. */
+static CUresult instantiate(CUkernel kernel)
+{
+	CUDA_KERNEL_NODE_PARAMS params = { .kern = kernel,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1 };
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	CUresult res;
+
+	OK(cuGraphCreate(&graph, 0));
+	res = cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params);
+	return res == CUDA_SUCCESS ? cuGraphInstantiateWithFlags(&exec, graph, 0) : res;
+}
+
+/* The first question for something in a library takes its memory: asked in one of six ways. */
 static CUresult ask(CUlibrary library, int way)
 {
 	CUfunction function;
@@ -175,6 +194,7 @@ static CUresult ask(CUlibrary library, int way)
 	CUkernel kernel;
 	CUdeviceptr addr;
 	size_t bytes;
+	int blocks;
 
 	if (way == 0)
 		return cuLibraryGetModule(&module, library);
@@ -183,7 +203,14 @@ static CUresult ask(CUlibrary library, int way)
 	OK(cuLibraryGetKernel(&kernel, library, "empty"));
 	if (way == 2)
 		return cuKernelGetFunction(&function, kernel);
-	return cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	if (way == 3)
+		return cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				      NULL);
+	if (way == 4)
+		return cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks,
+								   (CUfunction)(void *)kernel, 32,
+								   0);
+	return instantiate(kernel);
 }
 
 /*

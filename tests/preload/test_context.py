@@ -62,7 +62,7 @@ def test_modules(place):
     program.go().end()
 
 
-@pytest.mark.parametrize("loading,ways", [("EAGER", 3), ("LAZY", 4)])
+@pytest.mark.parametrize("loading,ways", [("EAGER", 3), ("LAZY", 6)])
 def test_libraries_past_the_limit(place, loading, ways):
     """Each question for another one was refused, and took its memory all the same."""
     program = place.start("context", "libraries", ways, RATION_MEM=CONTEXT + 45 * MIB,

@@ -39,7 +39,10 @@ void first_launch_finish(struct first_launch *f, CUresult res);
  */
 CUresult first_launch_let_in(CUfunction handle);
 
-/* As first_launch_begin() for whatever gives the threads of the current context so much memory each. */
+/*
+ * As first_launch_begin() for whatever gives the threads of the current context so much memory
+ * each.
+ */
 CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes,
 			      const void *handle);
 

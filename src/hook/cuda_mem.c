@@ -6,6 +6,8 @@
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
+/* No device has longer rows (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
+#define PITCH_MOST_BYTES ((UINT64_C(1) << 31) - 1)
 
 enum memory { LINEAR, MANAGED };
 
@@ -87,6 +89,15 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
+/*
+ * A request of the 32-bit forms was refused. Contexts of today serve none of them: `res` is what
+ * the driver says to one of 0 bytes.
+ */
+static CUresult refused_narrow(CUresult refusal, CUresult res)
+{
+	return res == CUDA_ERROR_INVALID_CONTEXT ? res : refusal;
+}
+
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
 	struct charge c;
@@ -97,7 +108,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAlloc(out_addr, 0));
 	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
@@ -153,6 +164,9 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
+	if (what == ENTER_REFUSE && res == CUDA_ERROR_OUT_OF_MEMORY &&
+	    width_bytes > PITCH_MOST_BYTES)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
@@ -178,7 +192,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAllocPitch(out_addr, out_pitch_bytes, 0,
+								height, element_bytes));
 	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
 					     element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)

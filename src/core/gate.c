@@ -21,9 +21,11 @@ struct gate_state {
 	uint32_t closer;            /* mutex: tid of who closed it, 0 = open */
 	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
 	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
-	bool is_set_up;             /* mutex */
-	unsigned watchers;          /* mutex: enum gate_watcher */
-	bool needs_fence; /* mutex: the kernel has no membarrier for us, so no cell opens */
+	/* Cells that changed hands, and guests that came: what no cell says. Atomic. */
+	_Atomic uint64_t unsaid;
+	bool is_set_up;    /* mutex */
+	unsigned watchers; /* mutex: enum gate_watcher */
+	bool needs_fence;  /* mutex: the kernel has no membarrier for us, so no cell opens */
 	struct gate_cell cells[GATE_CELLS];
 };
 PROCESS_STATE(gate_state, state);
@@ -93,6 +95,7 @@ static void own_cell(uint32_t tid)
 		gate_cell = &nobody;
 		return;
 	}
+	atomic_fetch_add_explicit(&state.s.unsaid, 1, memory_order_relaxed);
 	atomic_store_explicit(&cell->in, 0, memory_order_relaxed);
 	atomic_store_explicit(&cell->open, 0, memory_order_relaxed);
 	atomic_store_explicit(&cell->tid, tid, memory_order_relaxed);
@@ -114,6 +117,7 @@ static uint32_t go_in(void)
 
 	if (gate_cell == &nobody) {
 		atomic_fetch_add(&state.s.guests, 1);
+		atomic_fetch_add_explicit(&state.s.unsaid, 1, memory_order_relaxed);
 		is_guest = true;
 		return 0;
 	}
@@ -186,11 +190,10 @@ unsigned gate_inside(void)
 static uint64_t passes_but(const struct gate_cell *left_out)
 {
 	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
+	uint64_t unsaid = atomic_load_explicit(&state.s.unsaid, memory_order_relaxed);
 	uint64_t sum = used;
 
-	/*
-	 * A cell that changes hands begins at 0: its place in the sum differs from its neighbours'.
-	 */
+	/* Each cell has its place in the sum. One that changes hands begins at 0 again. */
 	for (uint32_t i = 0; i < used; i++) {
 		const struct gate_cell *cell = &state.s.cells[i];
 
@@ -198,7 +201,12 @@ static uint64_t passes_but(const struct gate_cell *left_out)
 		if (cell != left_out)
 			sum += atomic_load_explicit(&cell->in, memory_order_relaxed);
 	}
-	return sum;
+	return sum + unsaid * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+uint32_t gate_cells(void)
+{
+	return atomic_load_explicit(&state.s.used, memory_order_relaxed);
 }
 
 uint64_t gate_passes(void)

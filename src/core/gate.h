@@ -139,6 +139,9 @@ uint64_t gate_passes(void);
 /* The same without the calling thread's own passes. */
 uint64_t gate_passes_of_others(void);
 
+/* How many cells these two look at. */
+uint32_t gate_cells(void);
+
 /*
  * Threads that are marked now, the caller's own not counted. One that has just found the gate shut
  * may be among them for a moment.

@@ -382,6 +382,42 @@ static void a_thread_that_ended_inside_is_forgotten(void **state)
 	gate_open();
 }
 
+static void *pass_in_a_thread(void *arg)
+{
+	pass_once();
+	return arg;
+}
+
+/* More threads than there are cells, so that a later one gets an earlier one's. */
+static void each_pass_is_told_whoever_had_the_cell_before(void **state)
+{
+	enum { THREADS = 4200 };
+
+	(void)state;
+	start();
+	for (int i = 0; i < THREADS; i++) {
+		uint64_t before = gate_passes(), others = gate_passes_of_others();
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, pass_in_a_thread, NULL), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(gate_passes() != before && gate_passes_of_others() != others);
+	}
+}
+
+static void the_own_passes_can_be_left_out(void **state)
+{
+	uint64_t before, others;
+
+	(void)state;
+	start();
+	pass_once();
+	before = gate_passes();
+	others = gate_passes_of_others();
+	pass_once();
+	assert_true(gate_passes() != before && gate_passes_of_others() == others);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +427,8 @@ int main(void)
 		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
 		cmocka_unit_test(who_has_closed_it_passes),
 		cmocka_unit_test(a_watched_gate_is_open_to_all_but_a_try),
+		cmocka_unit_test(each_pass_is_told_whoever_had_the_cell_before),
+		cmocka_unit_test(the_own_passes_can_be_left_out),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),
 		cmocka_unit_test(a_thread_that_ended_inside_is_forgotten),
 	};

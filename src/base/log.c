@@ -27,7 +27,8 @@ bool log_enabled(enum log_level level)
 /*
  * Writes to standard error. A pipe that nobody reads any more must not end the program: the signal
  * for it is blocked in this thread and, if the write raised it, taken back. By system calls: libc's
- * names for these are newer than glibc 2.28.
+ * names for these are newer than glibc 2.28, and its write() is a cancellation point, where the
+ * caller may have a lock.
  */
 static void put(const char *line, size_t bytes)
 {
@@ -38,7 +39,8 @@ static void put(const char *line, size_t bytes)
 
 	syscall(SYS_rt_sigpending, &pending, set_bytes);
 	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe_signal, &old, set_bytes);
-	if (write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE && !(pending & pipe_signal))
+	if (syscall(SYS_write, STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
+	    !(pending & pipe_signal))
 		syscall(SYS_rt_sigtimedwait, &pipe_signal, NULL, &at_once, set_bytes);
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, set_bytes);
 }

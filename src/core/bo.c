@@ -48,7 +48,7 @@ void bo_put(struct bo *bo)
 		bo_device_unlist(bo);
 		bo->bulk = NULL;
 		bo_device_list(bo);
-		device->gains++;
+		bo_device_gain(device);
 		is_ours = bo_reserve_try(bo, NULL);
 	}
 	bo_device_unlock(device);
@@ -85,7 +85,7 @@ void bo_unpin(struct bo *bo)
 	bo_device_lock(bo->device);
 	if (bo->pins && --bo->pins == 0) {
 		bo_device_list(bo);
-		bo->device->gains++;
+		bo_device_gain(bo->device);
 	}
 	bo_device_unlock(bo->device);
 }

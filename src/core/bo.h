@@ -159,7 +159,7 @@ struct bo_device {
 	struct bo_list deleted;      /* is_deleted, oldest first */
 	struct bo_list unplaced;     /* in BO_NONE and neither of those */
 	unsigned waiters;            /* for `ended` to change */
-	unsigned ended;              /* a futex: ends of reservations and of what is pending */
+	unsigned ended;              /* a futex: ends of reservations, and gains */
 	struct bo_round_list takers; /* attempts that have memory pending (bo_round.h) */
 	uint64_t gains;              /* counts what may give room to who was refused */
 };
@@ -217,13 +217,13 @@ void bo_unreserve(struct bo *bo);
 int bo_validate(struct bo *bo, const struct bo_placement *placement, struct bo_ctx *ctx);
 
 /*
- * The same for several, all reserved, with one move for all that has to be moved: 0, or the first
- * error, when some may have been moved.
+ * The same for several of a device, all reserved, with one move for all that has to be moved: 0, or
+ * the first error, when some may have been moved.
  */
 int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_placement *placement,
 		    struct bo_ctx *ctx);
 
-/* Keeps a reserved object where it is, counted. */
+/* Keeps a reserved object where it is, counted. Any thread ends that, reserved or not. */
 void bo_pin(struct bo *bo);
 void bo_unpin(struct bo *bo);
 

@@ -66,7 +66,7 @@ void bo_device_set_limit(struct bo_device *device, enum bo_place place, uint64_t
 {
 	bo_device_lock(device);
 	device->managers[place].limit_bytes = bytes;
-	device->gains++;
+	bo_device_gain(device);
 	bo_device_unlock(device);
 }
 
@@ -132,6 +132,12 @@ void bo_device_wake(struct bo_device *device)
 		sys_futex_wake_all(&device->ended);
 }
 
+void bo_device_gain(struct bo_device *device)
+{
+	device->gains++;
+	bo_device_wake(device);
+}
+
 /* Counts `bytes` more as pending, if they may lie there. */
 static int count(struct bo_device *device, enum bo_place place, uint64_t bytes, uint64_t *out_gains)
 {
@@ -154,8 +160,7 @@ static void uncount(struct bo_device *device, enum bo_place place, uint64_t byte
 	bo_device_lock(device);
 	device->managers[place].used_bytes -= bytes;
 	device->managers[place].pending_bytes -= bytes;
-	device->gains++;
-	bo_device_wake(device);
+	bo_device_gain(device);
 	bo_device_unlock(device);
 }
 
@@ -208,5 +213,15 @@ void bo_device_settle(struct bo *bo, enum bo_place place, struct bo_memory memor
 	bo->place = place;
 	bo->memory = memory;
 	bo_device_list(bo);
-	bo->device->gains++;
+	bo_device_gain(bo->device);
+}
+
+bool bo_device_get(struct bo *bo)
+{
+	uint32_t refs = __atomic_load_n(&bo->refs, __ATOMIC_RELAXED);
+
+	while (refs && !__atomic_compare_exchange_n(&bo->refs, &refs, refs + 1, true,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	return refs > 0;
 }

@@ -17,8 +17,14 @@ void bo_device_list(struct bo *bo);
 /* As bo_touch(), with the mutex. */
 void bo_device_touch(struct bo *bo);
 
-/* A reservation or something pending has ended: wakes who waits for that. With the mutex. */
+/* A reservation has ended, or there is a gain: wakes who waits. With the mutex. */
 void bo_device_wake(struct bo_device *device);
+
+/* Who was refused before might be given room now. With the mutex. */
+void bo_device_gain(struct bo_device *device);
+
+/* A reference to what is in a list and may have lost its last one. With the mutex. */
+bool bo_device_get(struct bo *bo);
 
 /* Takes it out of the list that it is in. With the mutex. */
 void bo_device_unlist(struct bo *bo);

@@ -38,11 +38,13 @@ static bool pick(struct bo *bo, enum bo_place place, struct bo_round *round, str
 	if (!bo_batch_has_room(find->batch))
 		return false;
 	if (!bo_reserve_try(bo, round->ctx->ticket)) {
-		if (!find->busy)
-			find->busy = bo_get(bo);
-	} else {
-		bo_batch_add(find->batch, bo_get(bo), BO_NONE, (struct bo_memory){ 0, 0 });
+		if (!find->busy && bo_device_get(bo))
+			find->busy = bo;
+	} else if (bo_device_get(bo)) {
+		bo_batch_add(find->batch, bo, BO_NONE, (struct bo_memory){ 0, 0 });
 		find->bytes += bo->memory.bytes;
+	} else {
+		bo_reserve_end(bo);
 	}
 	return true;
 }
@@ -225,9 +227,12 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 	if (!round->ctx->no_wait && bo_reap_wait(device, place, bo_round_until(round)))
 		return 0;
 	rc = evict_some(device, place, bytes, round, &gone_bytes);
-	if (rc == 0 || rc == -EDEADLK || rc == -EBUSY)
+	if (rc == 0 || rc == -EDEADLK)
 		return rc;
-	return bo_round_wait_for_others(round, place, gains);
+	round->was_busy |= rc == -EBUSY;
+	/* Also who would not go may have been given back meanwhile. */
+	rc = bo_round_wait_for_others(round, place, gains);
+	return rc == -ENOSPC && round->was_busy ? -EBUSY : rc;
 }
 
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,

@@ -7,13 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When it is memory that somebody else has pending which was in the way. */
-#define PENDING_NS (200 * NSEC_PER_USEC)
-
 void bo_exec_begin(struct bo_exec *exec, bool no_wait)
 {
 	exec->ctx = (struct bo_ctx){ .ticket = &exec->ticket, .no_wait = no_wait };
-	exec->until_ns = clock_now_ns() + BO_WAIT_NS;
+	exec->begin_ns = clock_now_ns();
 	exec->objects = exec->own;
 	exec->count = 0;
 	exec->room = BO_EXEC_OWN;
@@ -93,7 +90,7 @@ static void give_all_back(struct bo_exec *exec)
 static int have_lost(struct bo_exec *exec)
 {
 	struct bo *bo = exec->ticket.lost;
-	int rc = bo_reserve_until(bo, &exec->ticket, exec->until_ns);
+	int rc = bo_reserve_until(bo, &exec->ticket, exec->begin_ns + BO_WAIT_NS);
 
 	if (rc < 0)
 		return rc;
@@ -106,18 +103,22 @@ static int have_lost(struct bo_exec *exec)
 
 bool bo_exec_again(struct bo_exec *exec, int *rc)
 {
+	int64_t now_ns;
+
 	if (*rc != -EDEADLK)
 		return false;
 	give_all_back(exec);
 	*rc = -EBUSY;
-	if (clock_now_ns() >= exec->until_ns)
+	now_ns = clock_now_ns();
+	if (now_ns >= exec->begin_ns + BO_WAIT_NS)
 		return false;
 	if (exec->ticket.lost) {
 		*rc = have_lost(exec);
 		bo_ticket_lose(&exec->ticket, NULL, false);
 	} else {
+		/* It is memory that somebody else has pending. */
 		*rc = 0;
-		clock_sleep_ns(PENDING_NS);
+		clock_sleep_ns(clock_nap_ns(now_ns - exec->begin_ns));
 	}
 	return *rc == 0;
 }

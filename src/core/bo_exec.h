@@ -23,7 +23,7 @@ enum { BO_EXEC_OWN = 16 };
 struct bo_exec {
 	struct bo_ctx ctx; /* for bo_validate() and others: has the ticket */
 	struct bo_ticket ticket;
-	int64_t until_ns;    /* then there is no other attempt */
+	int64_t begin_ns;    /* BO_WAIT_NS later there is no other attempt */
 	struct bo **objects; /* reserved, with a reference to each */
 	unsigned count, room;
 	struct bo *own[BO_EXEC_OWN];

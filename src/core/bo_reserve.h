@@ -18,7 +18,7 @@ void bo_reserve_drop(struct bo *bo);
 int bo_reserve_until(struct bo *bo, struct bo_ticket *ticket, int64_t until_ns);
 
 /*
- * Waits for any reservation of the device to end. With the mutex, which is given back meanwhile.
- * False when none has.
+ * Waits for any reservation of the device to end, or a gain. With the mutex, which is given back
+ * meanwhile. False when there was none.
  */
 bool bo_reserve_wait(struct bo_device *device, int64_t until_ns);

@@ -20,7 +20,8 @@ struct bo_round {
 	/* the objects that would not go: none is asked twice, so that an attempt ends */
 	const struct bo **refused;
 	unsigned refused_count, refused_room;
-	bool is_over; /* who refuses could not be noted: nobody is asked any more */
+	bool was_busy; /* one of them because work or somebody used it */
+	bool is_over;  /* who refuses could not be noted: nobody is asked any more */
 	const struct bo *own[BO_ROUND_OWN];
 	/* its thread writes, with the device's mutex */
 	uint64_t taken_bytes[BO_PLACES]; /* of what is pending there: this round's */

@@ -506,8 +506,7 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
  */
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
-	uint64_t overhead = quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-	uint64_t less = bytes_beyond(card->tracked_bytes + overhead, card->driver_bytes);
+	uint64_t less = bytes_beyond(card->tracked_bytes + quota_overhead(dev), card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
 
 	quota_set_overhead(dev, kind,

@@ -8,11 +8,15 @@
 #include "core/object_pin.h"
 #include "core/object_small.h"
 #include "core/object_use.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* The worker of another process looks ten times a second. */
+#define OTHERS_WAIT_NS (150 * NSEC_PER_MSEC)
+#define OTHERS_NAP_NS (2 * NSEC_PER_MSEC)
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
 /* What slabs keep while pieces come and go: between two rounds of the worker, and after one. */
@@ -141,8 +145,32 @@ bool object_reclaim(struct dev dev, int64_t wait_until_ns)
 	return d && reclaim(d, wait_until_ns);
 }
 
-/* Before a refusal, each step once. False when there is nothing left to try. */
-static bool make_room(struct object_device *d, int *step)
+/* True when another process of the tenant has objects on the device. */
+static bool are_others(const struct object_device *d)
+{
+	const struct backing_bounds *b = &d->backing.bounds;
+
+	return residency_sum(b->own, d->dev.v) >
+	       __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
+}
+
+/*
+ * Has the tenant's other processes give back what they keep at hand, and waits a moment for that.
+ */
+static void ask_others(struct object_device *d, uint64_t bytes)
+{
+	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;
+
+	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
+	if (!are_others(d))
+		return;
+	__atomic_fetch_add(&d->backing.bounds.own->room_wanted, 1, __ATOMIC_RELEASE);
+	while (quota_left(d->dev) < bytes && clock_now_ns() < until_ns)
+		clock_sleep_ns(OTHERS_NAP_NS);
+}
+
+/* Before a refusal of so many bytes, each step once. False when there is nothing left to try. */
+static bool make_room(struct object_device *d, uint64_t bytes, int *step)
 {
 	switch ((*step)++) {
 	case 0:
@@ -153,6 +181,9 @@ static bool make_room(struct object_device *d, int *step)
 		return true;
 	case 2:
 		charge_ask_card(d->dev);
+		return true;
+	case 3:
+		ask_others(d, bytes);
 		return true;
 	default:
 		return false;
@@ -185,7 +216,7 @@ static int grow_and_take(struct object_device *d, struct object_space *space, ui
 		if (rc != -ENOSPC)
 			return rc;
 		rc = object_small_grow(d, space, bytes);
-		if (rc < 0 && rc != -EAGAIN && !(is_full(rc) && make_room(d, &step)))
+		if (rc < 0 && rc != -EAGAIN && !(is_full(rc) && make_room(d, bytes, &step)))
 			return rc;
 	}
 }
@@ -219,7 +250,7 @@ static int open_large(struct object_device *d, uint64_t bytes, struct object **o
 
 	do
 		rc = object_large_open(d, bytes, out_object);
-	while (is_full(rc) && make_room(d, &step));
+	while (is_full(rc) && make_room(d, bytes, &step));
 	return rc;
 }
 
@@ -347,11 +378,13 @@ struct bo_device *object_bos(struct dev dev)
 /* True when some of it lies in host memory. */
 static bool tick(struct object_device *d)
 {
+	uint32_t wanted = __atomic_load_n(&d->backing.bounds.own->room_wanted, __ATOMIC_ACQUIRE);
 	bool is_quiet;
 
 	pthread_mutex_lock(&d->mutex);
-	is_quiet = d->frees == d->ticked_frees;
+	is_quiet = d->frees == d->ticked_frees || d->room_wanted != wanted;
 	d->ticked_frees = d->frees;
+	d->room_wanted = wanted;
 	pthread_mutex_unlock(&d->mutex);
 	poll_small(d, ask_done(d));
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);

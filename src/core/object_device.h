@@ -57,6 +57,7 @@ struct object_device {
 	uint64_t last_fence;          /* the highest that a freed one waits for */
 	uint64_t known_done;          /* up to which fence all was done, when asked last */
 	uint64_t frees, ticked_frees; /* so far, and at the last round of the worker */
+	uint32_t room_wanted;         /* the region's word, as seen then */
 };
 
 /* Starts: fork children begin with nothing. */

@@ -381,8 +381,11 @@ void object_small_empty(struct object_device *d, struct object_space *space)
 {
 	struct object_region *region, *other;
 	struct backing *backing, *next;
+	uint64_t fence;
 
 	pthread_mutex_lock(&d->mutex);
+	/* Work of other contexts may use what was freed before this one ended. */
+	fence = slab_stats(space->slab).last_fence;
 	for (region = LIST_FIRST(&space->regions); region; region = other) {
 		other = LIST_NEXT(region, link);
 		if (region->held == 0)
@@ -395,7 +398,7 @@ void object_small_empty(struct object_device *d, struct object_space *space)
 	while (backing) {
 		next = take_any(d, space);
 		pthread_mutex_unlock(&d->mutex);
-		backing_close(backing, 0);
+		backing_close(backing, fence);
 		backing = next;
 		pthread_mutex_lock(&d->mutex);
 	}

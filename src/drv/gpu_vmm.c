@@ -108,7 +108,10 @@ int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,
 
 int gpu_vmm_release(uint64_t handle)
 {
-	return CALL(cuMemRelease, handle);
+	int rc = CALL(cuMemRelease, handle);
+
+	/* Nobody else knows the handle: its memory would be gone for good. */
+	return rc < 0 ? CALL(cuMemRelease, handle) : 0;
 }
 
 int gpu_vmm_map(uint64_t addr, uint64_t bytes, uint64_t handle)

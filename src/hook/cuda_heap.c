@@ -2,6 +2,7 @@
 #include "core/gate.h"
 #include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
+#include "hook/metering.h"
 #include "hook/overhead.h"
 
 /* The stack's area cannot be told from local memory: what it will take is reserved before. */
@@ -58,6 +59,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
 	overhead_begin_on(&o, dev);
+	if (o.is_refused)
+		return enter_refusal();
 	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res == CUDA_SUCCESS)
 		gpu_fence_add_primary((struct cuda_ord){ dev });
@@ -65,6 +68,15 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 		return res;
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
 	return overhead_refuse(&o);
+}
+
+/* The context of its own that it is current by; of an unknown one there is none. */
+static void end_work_in(CUgreenCtx green)
+{
+	CUcontext ctx;
+
+	if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
+		metering_end_context(ctx);
 }
 
 /* Which device it was on no call tells: the calling thread's is looked at, the others later. */
@@ -76,6 +88,8 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 	if (!ENTER_HAS(cuGreenCtxDestroy))
 		return enter_missing();
 	overhead_begin(&o);
+	if (init_is_member())
+		end_work_in(green);
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
 	if (res == CUDA_SUCCESS)
 		overhead_finish(&o);

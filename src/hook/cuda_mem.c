@@ -58,6 +58,21 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 	return enter_refused(rc, c->dev, bytes);
 }
 
+/* The driver gave what it was thought to refuse for its arguments: it counts like any other. */
+static CUresult count_given(enum memory memory, CUdeviceptr addr, uint64_t bytes)
+{
+	struct charge c;
+	CUresult res;
+	enum enter what = begin(&c, memory, bytes, &res);
+
+	if (what == ENTER_CHARGE)
+		return finish(&c, CUDA_SUCCESS, addr, bytes);
+	if (what == ENTER_FORWARD)
+		return CUDA_SUCCESS;
+	GATE_CALL(real.cuMemFree_v2(addr));
+	return res;
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 {
 	struct charge c;
@@ -110,6 +125,8 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocManaged(out_addr, size_bytes, flags));
+	if (res == CUDA_SUCCESS && !is_right)
+		return count_given(MANAGED, *out_addr, size_bytes);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
@@ -152,6 +169,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 		return res;
 	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
 						element_bytes));
+	if (res == CUDA_SUCCESS && !bytes)
+		return count_given(LINEAR, *out_addr, *out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
@@ -174,6 +193,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 		return res;
 	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
 					     element_bytes));
+	if (res == CUDA_SUCCESS && !bytes)
+		return count_given(LINEAR, *out_addr, (uint64_t)*out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,

@@ -194,11 +194,6 @@ static bool enter_import(struct handle_node *node, CUmemGenericAllocationHandle 
 	return true;
 }
 
-static uint64_t overhead_bytes(struct dev dev)
-{
-	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-}
-
 /*
  * 0, or -EDQUOT when what is held with an import passes the limit; *out_bytes is then what it took.
  */
@@ -208,7 +203,7 @@ static int check_import(struct dev dev, const uint64_t before_bytes[RATION_DEVIC
 	uint64_t limit = quota_limit(dev), now_bytes;
 
 	charge_reconcile_soon(dev, QUOTA_MODULE);
-	now_bytes = overhead_bytes(dev);
+	now_bytes = quota_overhead(dev);
 	if (!limit || quota_used(dev) <= limit || now_bytes <= before_bytes[dev.v])
 		return 0;
 	*out_bytes = now_bytes - before_bytes[dev.v];
@@ -236,7 +231,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (int d = 0; d < RATION_DEVICES; d++)
-		before_bytes[d] = overhead_bytes((struct dev){ d });
+		before_bytes[d] = quota_overhead((struct dev){ d });
 	charge_begin();
 	res = GATE_CALL(real.cuMemImportFromShareableHandle(&handle, shareable, type));
 	if (res == CUDA_SUCCESS)

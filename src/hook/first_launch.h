@@ -1,8 +1,7 @@
 /*
  * A function's first launch lets its context's local memory grow, which no other call shows: what
  * that takes is reserved before (core/local.h). The driver is asked what a function needs when it
- * is
- * launched, since the question would load it.
+ * is launched, since the question would load it.
  */
 #pragma once
 

@@ -2,23 +2,23 @@
 
 #include <errno.h>
 
-static uint64_t held_bytes(struct dev dev)
+static void begin(struct overhead *o, enum enter what)
 {
-	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
+	o->counts = what == ENTER_CHARGE;
+	o->is_refused = what == ENTER_REFUSE;
+	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
 }
 
 void overhead_begin(struct overhead *o)
 {
 	const void *ctx;
 
-	o->counts = enter_current(&o->dev, &ctx) == ENTER_CHARGE;
-	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+	begin(o, enter_current(&o->dev, &ctx));
 }
 
 void overhead_begin_on(struct overhead *o, CUdevice ord)
 {
-	o->counts = enter_ordinal(ord, &o->dev) == ENTER_CHARGE;
-	o->before_bytes = o->counts ? held_bytes(o->dev) : 0;
+	begin(o, enter_ordinal(ord, &o->dev));
 }
 
 int overhead_finish(struct overhead *o)
@@ -32,19 +32,19 @@ int overhead_finish(struct overhead *o)
 	/*
 	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
 	 */
-	return limit && quota_used(o->dev) > limit && held_bytes(o->dev) > o->before_bytes ?
+	return limit && quota_used(o->dev) > limit && quota_overhead(o->dev) > o->before_bytes ?
 		       -EDQUOT :
 		       0;
 }
 
 bool overhead_fell(const struct overhead *o)
 {
-	return o->counts && held_bytes(o->dev) < o->before_bytes;
+	return o->counts && quota_overhead(o->dev) < o->before_bytes;
 }
 
 CUresult overhead_refuse(struct overhead *o)
 {
-	uint64_t taken = held_bytes(o->dev) - o->before_bytes;
+	uint64_t taken = quota_overhead(o->dev) - o->before_bytes;
 
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	return enter_refused(-EDQUOT, o->dev, taken);

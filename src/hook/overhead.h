@@ -9,7 +9,8 @@
 
 /* One such call. Constant between begin and finish. */
 struct overhead {
-	bool counts; /* false: nothing is charged, finish() is 0 */
+	bool counts;     /* false: nothing is charged, finish() is 0 */
+	bool is_refused; /* the limits cannot be held: nothing is to be made that lasts */
 	struct dev dev;
 	uint64_t before_bytes;
 };

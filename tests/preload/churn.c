@@ -1,12 +1,11 @@
 /*
- * churn SEED THREADS SECONDS MIB: threads take, fill, copy, check and free memory at random, with
- * so much at a time at most; every byte that is read back is compared with what the host has.
- * Other threads of the library may move any of it at any moment.
+ * churn SEED THREADS MIB: until a line comes, threads take, fill, copy, check and free memory at
+ * random, with so much at a time at most; every byte that is read back is compared with what the
+ * host has. Other threads of the library may move any of it at any moment.
  */
 #include "client.h"
 
 #include <pthread.h>
-#include <time.h>
 
 /* What the software GPU and examples/kernels.h name; a real driver has no use for this program. */
 #define PARAM ".param .u64 "
@@ -34,7 +33,7 @@ struct churner {
 
 static CUcontext ctx;
 static CUfunction spin, fill_words, copy_bytes;
-static double seconds;
+static _Atomic bool is_over;
 
 static unsigned draw(struct churner *c, unsigned below)
 {
@@ -193,22 +192,12 @@ static void round_of(struct churner *c)
 	}
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void *churn(void *arg)
 {
 	struct churner *c = arg;
-	double end = now() + seconds;
-
 	OK(cuCtxSetCurrent(ctx));
 	OK(cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING));
-	while (now() < end) {
+	while (!is_over) {
 		round_of(c);
 		c->rounds++;
 	}
@@ -227,22 +216,21 @@ int main(int argc, char **argv)
 	CUmodule module;
 	int threads;
 
-	CHECK(argc == 5);
+	CHECK(argc == 4);
 	threads = atoi(argv[2]);
-	seconds = atof(argv[3]);
 	CHECK(threads >= 1 && threads <= 16);
 	ctx = client_start();
 	OK(cuModuleLoadData(&module, image));
 	OK(cuModuleGetFunction(&spin, module, "spin"));
 	OK(cuModuleGetFunction(&fill_words, module, "fill"));
 	OK(cuModuleGetFunction(&copy_bytes, module, "copy"));
-	printf("working\n");
-	fflush(stdout);
 	for (int i = 0; i < threads; i++) {
 		churners[i].seed = (unsigned)atoi(argv[1]) + (unsigned)i;
-		churners[i].most_bytes = strtoull(argv[4], NULL, 10) * MIB / (unsigned)threads;
+		churners[i].most_bytes = strtoull(argv[3], NULL, 10) * MIB / (unsigned)threads;
 		CHECK(pthread_create(&churners[i].thread, NULL, churn, &churners[i]) == 0);
 	}
+	client_pause("working");
+	is_over = true;
 	for (int i = 0; i < threads; i++) {
 		CHECK(pthread_join(churners[i].thread, NULL) == 0);
 		rounds += churners[i].rounds;

@@ -96,15 +96,18 @@ static inline uint64_t client_charged(int dev)
 	return __atomic_load_n(&client_own()->accounts[dev].total_bytes, __ATOMIC_ACQUIRE);
 }
 
+static inline bool client_is_movable(void)
+{
+	return client_own()->flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);
+}
+
 /*
  * That it is `want`: of a movable tenant soon, since what its objects were freed it gives back when
  * nothing is freed for a while.
  */
 static inline uint64_t client_charged_soon(int dev, uint64_t want)
 {
-	bool is_movable = client_own()->flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);
-
-	for (int i = 0; is_movable && i < 300 && client_charged(dev) != want; i++)
+	for (int i = 0; client_is_movable() && i < 300 && client_charged(dev) != want; i++)
 		usleep(10000);
 	return client_charged(dev);
 }

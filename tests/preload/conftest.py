@@ -199,7 +199,9 @@ class Place:
         return found
 
     def truth(self, dev=0):
-        """{pid: bytes} as NVML tells a process without the library."""
+        """{pid: bytes} as NVML tells a process without the library; as charged()."""
+        if MOVABLE:
+            time.sleep(0.5)
         out = self.run("observe", dev, preload=()).out
         return {int(pid): int(used) for pid, used in (line.split() for line in out.splitlines())}
 

@@ -134,6 +134,28 @@ static void untouched(int argc, char **argv)
 	printf("active %d, flags %u\n", active, flags);
 }
 
+/* ignored: a program that goes on after cuInit was refused gets nothing all the same. */
+static void ignored(int argc, char **argv)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle handle;
+	CUdevResourceDesc desc;
+	CUdevResource sms;
+	CUgreenCtx green;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	printf("init %d\n", cuInit(0));
+	printf("create %d\n", cuCtxCreate_v2(&ctx, 0, 0));
+	printf("retain %d\n", cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuDeviceGetDevResource(0, &sms, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &sms, 1));
+	printf("green %d\n", cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	printf("handle %d\n", cuMemCreate(&handle, 2 * MIB, &prop, 0));
+}
+
 /* modules: a module costs device memory, and one that passes the limit is not loaded. Fault 19. */
 static void modules(int argc, char **argv)
 {
@@ -282,11 +304,17 @@ static void churn(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },           { "references", references },
-		{ "forms", forms },         { "odd", odd },
-		{ "untouched", untouched }, { "modules", modules },
-		{ "together", together },   { "crowd", crowd },
-		{ "churn", churn },         { 0 },
+		{ "ends", ends },
+		{ "references", references },
+		{ "forms", forms },
+		{ "odd", odd },
+		{ "untouched", untouched },
+		{ "modules", modules },
+		{ "ignored", ignored },
+		{ "together", together },
+		{ "crowd", crowd },
+		{ "churn", churn },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -113,13 +113,46 @@ static void fill(int argc, char **argv)
 	end();
 }
 
+/* busy: took much in small pieces, and goes on taking and giving back one of them. */
+static void busy(int argc, char **argv)
+{
+	CUdeviceptr small[40];
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 40; i++)
+		OK(cuMemAlloc_v2(&small[i], MIB));
+	for (int i = 0; i < 40; i++)
+		OK(cuMemFree_v2(small[i]));
+	printf("busy\n");
+	fflush(stdout);
+	for (int i = 0; i < 20000; i++) {
+		OK(cuMemAlloc_v2(&small[0], MIB));
+		OK(cuMemFree_v2(small[0]));
+		usleep(1000);
+	}
+}
+
+/* rest: all but two blocks of what two contexts leave is to be had, again and again. */
+static void rest(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (int i = 0; i < 5; i++) {
+		OK(cuMemAlloc_v2(&p, client_limit(0) - 2 * 64 * MIB - 4 * MIB));
+		OK(cuMemFree_v2(p));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },
-		{ "scan", scan },
-		{ "fill", fill },
-		{ 0 },
+		{ "hot", hot },   { "scan", scan }, { "fill", fill },
+		{ "busy", busy }, { "rest", rest }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

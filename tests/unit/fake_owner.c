@@ -143,6 +143,8 @@ static void owner_move(void *arg, struct bo_move *moves, unsigned count)
 	struct owner *owner = arg;
 
 	yield(owner);
+	if (owner->during_move)
+		owner->during_move(owner->during_move_arg);
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, count > 0, "moved nothing");
 	owner->moves++;

@@ -28,6 +28,8 @@ struct owner {
 	int alloc_rc[BO_PLACES];  /* what alloc() answers, if not 0 */
 	int wait_rc;              /* of wait(); 0: the work ends then */
 	bool yields;              /* lets other threads run within its calls */
+	void (*during_move)(void *arg); /* called in move(), without the mutex, if not NULL */
+	void *during_move_arg;
 	const struct bo_placement *evict_to[BO_PLACES];
 	/* the mutex */
 	struct {

@@ -160,6 +160,22 @@ static void what_cannot_be_unmapped_is_tried_again(void **state)
 	assert_true(a.is_destroyed);
 }
 
+/* Nobody should; the end comes later then. */
+static void the_last_reference_to_what_is_reserved(void **state)
+{
+	struct owner *owner = *state;
+	struct owned a;
+
+	owner_make_in(owner, &a, MIB(4), BO_VRAM);
+	assert_ok(bo_reserve(&a.bo, NULL));
+	bo_put(&a.bo);
+	assert_false(a.is_destroyed);
+	assert_true(bo_reap(&owner->device));
+	bo_unreserve(&a.bo);
+	assert_false(bo_reap(&owner->device));
+	assert_true(a.is_destroyed);
+}
+
 /* Freeing works in each state. */
 static void put_works_in_every_state(void **state)
 {
@@ -295,6 +311,7 @@ int main(void)
 		TEST(ttm_bo_put_shared_resv),
 		TEST(what_work_uses_outlives_its_last_reference),
 		TEST(what_cannot_be_unmapped_is_tried_again),
+		TEST(the_last_reference_to_what_is_reserved),
 		TEST(put_works_in_every_state),
 		TEST(ttm_bo_pin_basic),
 		TEST(ttm_bo_pin_unpin_resource),

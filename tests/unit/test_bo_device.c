@@ -43,6 +43,11 @@ static void ttm_device_init_basic(void **state)
 	bo_device_init(&device, &no_ops, &owner);
 	assert_ptr_equal(device.ops, &no_ops);
 	assert_ptr_equal(device.owner, &owner);
+#ifdef RATION_CHECKS
+	assert_ptr_equal(device.on_change, bo_check_log);
+#else
+	assert_null(device.on_change);
+#endif
 	expect_fresh(&device);
 	assert_ok(bo_device_fini(&device));
 }

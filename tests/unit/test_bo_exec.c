@@ -1,9 +1,7 @@
 /*
- * The kernel's cases for having many objects at once, by their names, for ours.
- *
- * Without a meaning here: sanitycheck (that an empty one can be made is in the others),
- * test_prepare and test_prepare_array beyond having the objects (room for fences is not prepared:
- * one number is enough).
+ * The kernel's cases for having many objects at once, by their names, for ours. What is prepared
+ * there beyond having the objects, room for fences, is not needed here: of a fence one number is
+ * kept.
  */
 #include "core/bo_exec.h"
 
@@ -15,6 +13,33 @@
 #include <stdlib.h>
 
 #define MIB(n) (UINT64_C(n) << 20)
+
+static void drm_exec_sanitycheck(void **state)
+{
+	struct bo_exec exec;
+
+	(void)state;
+	bo_exec_begin(&exec, false);
+	assert_int_equal(exec.count, 0);
+	assert_int_equal(exec.ticket.held, 0);
+	bo_exec_end(&exec);
+}
+
+static void drm_exec_test_prepare(void **state)
+{
+	struct owner *owner = *state;
+	struct bo_exec exec;
+	struct owned a;
+
+	owner_make_in(owner, &a, MIB(2), BO_VRAM);
+	bo_exec_begin(&exec, false);
+	assert_ok(bo_exec_reserve(&exec, &a.bo));
+	bo_add_fence(&a.bo, 1);
+	bo_exec_end(&exec);
+	assert_int_equal(bo_wait(&a.bo, &(struct bo_ctx){ .no_wait = true }), -EBUSY);
+	assert_ok(bo_wait(&a.bo, NULL));
+	bo_put(&a.bo);
+}
 
 static void drm_exec_test_lock(void **state)
 {
@@ -165,7 +190,7 @@ static void an_attempt_too_many(void **state)
 	owner_make(owner, &a, MIB(2));
 	bo_exec_begin(&exec, false);
 	assert_ok(bo_exec_reserve(&exec, &a.bo));
-	exec.until_ns = 0;
+	exec.begin_ns -= BO_WAIT_NS;
 	assert_false(bo_exec_again(&exec, &rc));
 	assert_int_equal(rc, -EBUSY);
 	assert_false(a.bo.is_reserved);
@@ -268,6 +293,8 @@ static void many_threads_have_what_they_want(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(drm_exec_sanitycheck),
+		TEST(drm_exec_test_prepare),
 		TEST(drm_exec_test_lock),
 		TEST(drm_exec_test_lock_unlock),
 		TEST(drm_exec_test_duplicates),

@@ -177,7 +177,7 @@ static void place(struct item *item)
 	};
 	const struct bo_placement *placement = placements[dice(8)];
 	struct bo *bo = &item->owned.bo;
-	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo_ctx ctx = { .no_wait = may_fail && dice(3) == 0 };
 	enum bo_place before = bo->place, expected = foretell(item, placement);
 	struct order in_vram, in_gtt;
 	int rc;
@@ -246,6 +246,7 @@ static void step(void)
 	struct item *item = &items[dice(ITEMS)];
 	struct bo_bulk *bulk = &bulks[dice(BULKS)];
 
+	owner->wait_rc = may_fail && dice(8) == 0 ? -EBUSY : 0;
 	if (!item->is_alive) {
 		bo_reap(&owner->device);
 		if (!item->owned.bo.device || item->owned.is_destroyed)
@@ -306,6 +307,7 @@ static bool run(unsigned number, unsigned fail_at, int fail_rc, const struct bo_
 	owner->evict_to[BO_VRAM] = to;
 	owner->fail_at = fail_at;
 	owner->fail_rc = fail_rc;
+	owner->unit = may_fail && number % 2 ? MIB(3) : 0;
 	for (unsigned i = 0; i < BULKS; i++)
 		bo_bulk_init(&bulks[i], &owner->device);
 	bo_device_set_limit(&owner->device, BO_VRAM, MIB(24));

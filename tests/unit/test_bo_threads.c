@@ -111,12 +111,18 @@ static void pin_for_a_while(struct bo *bo)
 {
 	struct bo_ctx ctx = { .no_wait = true };
 
+	bool is_pinned;
+
 	if (bo_reserve(bo, &ctx) < 0)
 		return;
-	bo_pin(bo);
+	/* Elsewhere it would be in the way of who wants it in VRAM. */
+	is_pinned = bo->place == BO_VRAM;
+	if (is_pinned)
+		bo_pin(bo);
 	owner_look(owner, bo->user);
-	bo_unpin(bo);
 	bo_unreserve(bo);
+	if (is_pinned)
+		bo_unpin(bo);
 }
 
 /* Without a ticket: it may be refused, and lose nothing by that. */
@@ -125,14 +131,14 @@ static int place_alone(struct owned *owned, unsigned place)
 	struct bo_ctx ctx = { .ticket = NULL };
 	int rc = owner_place(owned, &owner_in[place], &ctx);
 
-	return rc == -EBUSY || rc == -ENOMEM ? 0 : rc;
+	return rc == -EBUSY || rc == -ENOMEM || rc == -EINVAL ? 0 : rc;
 }
 
 static int evict(struct thread *thread)
 {
 	struct bo_ctx ctx = { .no_wait = dice(thread, 2) };
 	uint64_t gone_bytes;
-	int rc = bo_evict(&owner->device, BO_VRAM + (int)dice(thread, 2), MIB(dice(thread, 8)),
+	int rc = bo_evict(&owner->device, dice(thread, 2) ? BO_VRAM : BO_GTT, MIB(dice(thread, 8)),
 			  &ctx, &gone_bytes);
 
 	return rc == -EBUSY || rc == -ENOMEM ? 0 : rc;

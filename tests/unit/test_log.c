@@ -3,6 +3,7 @@
 #include "child.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 
 static int saved_stderr, from_log;
 
@@ -134,6 +135,28 @@ static void test_no_stderr(void **state)
 	child_run(body_no_stderr, NULL);
 }
 
+static void *log_cancelled(void *out_has_logged)
+{
+	pthread_cancel(pthread_self());
+	log_error("on the way");
+	*(bool *)out_has_logged = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Who logs may have a lock, or have begun something: a cancelled thread goes on to its end. */
+static void test_no_cancellation_point(void **state)
+{
+	bool has_logged = false;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, log_cancelled, &has_logged), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(has_logged);
+	assert_string_equal(written(), "ration: on the way\n");
+}
+
 #define log_test(f) cmocka_unit_test_setup_teardown(f, catch_stderr, release_stderr)
 
 int main(void)
@@ -141,7 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		log_test(test_levels),    log_test(test_arguments_of_unwritten_lines),
 		log_test(test_errno),     log_test(test_a_long_line_is_cut),
-		log_test(test_no_stderr),
+		log_test(test_no_stderr), log_test(test_no_cancellation_point),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,533 @@
+/*
+ * Objects on a driver of the test's own: random programs against a model, with steps that fail,
+ * with little on the card, and in threads. Always: what is charged is what there is, nothing
+ * passes a limit, and no byte is given out again while work that was submitted before its free
+ * may run.
+ */
+#include "core/object.h"
+
+#include "core/charge.h"
+#include "core/object_context.h"
+#include "core/object_pin.h"
+#include "core/object_use.h"
+#include "member.h"
+#include "shm/residency.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define BASE UINT64_C(0x200000000000)
+#define ADDRESSES (UINT64_C(64) << 30)
+#define MIB UINT64_C(0x100000)
+#define BLOCK (2 * MIB)
+
+enum { CONTEXTS = 3, LIVE = 200 };
+
+/* The driver: where memory is, what is mapped, what work is done. */
+static struct {
+	pthread_mutex_t mutex;
+	uint64_t taken[BO_PLACES]; /* bytes */
+	uint64_t room[BO_PLACES];
+	uint64_t handles;
+	unsigned steps, fail_at; /* of alloc and move; 0: none fails */
+	bool ends_when_waited_for;
+	_Atomic uint64_t epoch, done;
+} gpu = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+static bool fails(void)
+{
+	return ++gpu.steps == gpu.fail_at;
+}
+
+static int reserve(void *owner, uint64_t bytes, uint64_t *out_addr)
+{
+	(void)owner;
+	CHECK_EQ(bytes, ADDRESSES);
+	*out_addr = BASE;
+	return 0;
+}
+
+static uint64_t fence(void *owner)
+{
+	(void)owner;
+	return atomic_load(&gpu.epoch) + 1;
+}
+
+static uint64_t done(void *owner)
+{
+	(void)owner;
+	return atomic_load(&gpu.done);
+}
+
+static int alloc(void *owner, const struct bo *bo, enum bo_place place, struct bo_memory *out)
+{
+	int rc = 0;
+
+	(void)owner;
+	CHECK_EQ(bo->bytes % BLOCK, 0);
+	pthread_mutex_lock(&gpu.mutex);
+	if (fails() || gpu.taken[place] + bo->bytes > gpu.room[place])
+		rc = -ENOSPC;
+	else
+		gpu.taken[place] += bo->bytes;
+	*out = (struct bo_memory){ ++gpu.handles, bo->bytes };
+	pthread_mutex_unlock(&gpu.mutex);
+	return rc;
+}
+
+static void free_memory(void *owner, enum bo_place place, struct bo_memory memory)
+{
+	(void)owner;
+	pthread_mutex_lock(&gpu.mutex);
+	CHECK(gpu.taken[place] >= memory.bytes);
+	gpu.taken[place] -= memory.bytes;
+	pthread_mutex_unlock(&gpu.mutex);
+}
+
+static void move(void *owner, struct bo_move *moves, unsigned count)
+{
+	(void)owner;
+	pthread_mutex_lock(&gpu.mutex);
+	for (unsigned i = 0; i < count; i++)
+		moves[i].rc = moves[i].to_place != BO_NONE && fails() ? -EBUSY : 0;
+	pthread_mutex_unlock(&gpu.mutex);
+}
+
+static bool is_done(void *owner, uint64_t number)
+{
+	(void)owner;
+	return number <= atomic_load(&gpu.done);
+}
+
+/* All work ends, if the test lets it. */
+static int wait_for(void *owner, uint64_t number, int64_t until_ns)
+{
+	uint64_t epoch = atomic_load(&gpu.epoch);
+
+	(void)until_ns;
+	if (!is_done(owner, number) && !gpu.ends_when_waited_for)
+		return -EBUSY;
+	if (number > epoch)
+		atomic_store(&gpu.epoch, number);
+	if (number > atomic_load(&gpu.done))
+		atomic_store(&gpu.done, number);
+	return 0;
+}
+
+static const struct bo_want in_gtt[] = { { .place = BO_GTT } };
+static const struct bo_placement gtt = { in_gtt, 1 };
+
+static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
+{
+	(void)owner;
+	(void)bo;
+	return place == BO_VRAM;
+}
+
+static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enum bo_place place)
+{
+	(void)owner;
+	(void)bo;
+	(void)place;
+	return &gtt;
+}
+
+static const struct bo_ops bo_ops = { .alloc = alloc,
+				      .free = free_memory,
+				      .move = move,
+				      .is_done = is_done,
+				      .wait = wait_for,
+				      .is_valuable = is_valuable,
+				      .evict_to = evict_to };
+static const struct object_ops ops = {
+	.reserve = reserve, .fence = fence, .done = done, .bo = &bo_ops
+};
+
+static int no_figure(const char *uuid, uint64_t *out_bytes)
+{
+	(void)uuid;
+	(void)out_bytes;
+	return -ENOTSUP;
+}
+static const struct gpu_ops no_ops = { .process_bytes = no_figure };
+
+static struct member member;
+static const char contexts[CONTEXTS];
+
+static void start(const char *limit, uint32_t flags)
+{
+	struct backing_bounds bounds;
+
+	member_join(&member, scratch_path("region"), limit, flags, 1);
+	charge_init(&no_ops);
+	object_init();
+	bounds = (struct backing_bounds){ .own = member.region.own,
+					  .slot = member.slot.index,
+					  .may_spill = flags & RATION_FLAG_OVERSUBSCRIBE };
+	for (int p = 0; p < BO_PLACES; p++)
+		gpu.room[p] = UINT64_MAX / 2;
+	gpu.ends_when_waited_for = true;
+	CHECK_EQ(object_open(dev0, &ops, NULL, ADDRESSES, &bounds), 0);
+	CHECK_EQ(object_open(dev0, &ops, NULL, ADDRESSES, &bounds), 0);
+}
+
+static uint64_t charged(void)
+{
+	return quota_held(dev0, QUOTA_DATA);
+}
+
+/* All figures tell of the memory that there is. */
+static void check_figures(void)
+{
+	uint64_t there = gpu.taken[BO_VRAM] + gpu.taken[BO_GTT];
+
+	CHECK_EQ(charged(), there);
+	CHECK_EQ(track_physical(dev0), gpu.taken[BO_VRAM]);
+	CHECK_EQ(track_managed(dev0), gpu.taken[BO_GTT]);
+	CHECK_EQ(residency_sum(member.region.own, 0), gpu.taken[BO_VRAM]);
+	CHECK_EQ(residency_sum(member.region.own, RESIDENCY_HOST), gpu.taken[BO_GTT]);
+	CHECK(object_idle_bytes(dev0) <= there);
+}
+
+/* What the program has, and what it freed while work that may use it was under way. */
+struct piece {
+	uint64_t addr, bytes, fence;
+	int ctx;
+	bool is_pinned;
+};
+
+static struct {
+	struct piece live[LIVE], freed[100000];
+	unsigned live_count, freed_count;
+	unsigned seed;
+} model;
+
+static unsigned draw(unsigned below)
+{
+	return (unsigned)rand_r(&model.seed) % below;
+}
+
+static uint64_t draw_bytes(void)
+{
+	static const uint64_t edges[] = { 1,         511,   512,       513,     MIB,
+					  BLOCK - 1, BLOCK, BLOCK + 1, 3 * MIB, 300 * MIB };
+
+	if (draw(8) == 0)
+		return edges[draw(sizeof(edges) / sizeof(*edges) - (draw(4) != 0))];
+	return 1 + ((uint64_t)draw(1 << 30) << 8) % (UINT64_C(1) << (4 + draw(21)));
+}
+
+static bool overlaps(const struct piece *p, uint64_t addr, uint64_t bytes)
+{
+	return addr < p->addr + p->bytes && p->addr < addr + bytes;
+}
+
+static void check_fresh(uint64_t addr, uint64_t bytes)
+{
+	uint64_t end = atomic_load(&gpu.done);
+	unsigned kept = 0;
+
+	CHECK_EQ(addr % 512, 0);
+	CHECK(addr >= BASE && addr + bytes <= BASE + ADDRESSES);
+	for (unsigned i = 0; i < model.live_count; i++)
+		CHECK(!overlaps(&model.live[i], addr, bytes));
+	for (unsigned i = 0; i < model.freed_count; i++) {
+		if (model.freed[i].fence <= end)
+			continue;
+		CHECK(!overlaps(&model.freed[i], addr, bytes));
+		model.freed[kept++] = model.freed[i];
+	}
+	model.freed_count = kept;
+}
+
+static void take(void)
+{
+	struct piece p = { .bytes = draw_bytes(), .ctx = (int)draw(CONTEXTS) };
+	int rc;
+
+	if (model.live_count == LIVE)
+		return;
+	rc = object_alloc(dev0, &contexts[p.ctx], p.bytes, &p.addr);
+	if (rc < 0) {
+		CHECK(rc == -EDQUOT || rc == -ENOMEM || rc == -EBUSY);
+		return;
+	}
+	check_fresh(p.addr, p.bytes);
+	model.live[model.live_count++] = p;
+}
+
+static void look_at(const struct piece *p)
+{
+	struct object_info info;
+	uint64_t at = p->addr + ((uint64_t)draw(1 << 30) << 4) % p->bytes;
+
+	CHECK(object_find(at, &info));
+	CHECK_EQ(info.addr, p->addr);
+	CHECK_EQ(info.bytes, p->bytes);
+	CHECK_EQ(info.is_pinned, p->is_pinned);
+	CHECK(info.ctx == &contexts[p->ctx]);
+	CHECK(object_use(at, p->addr + p->bytes - at));
+	CHECK(!object_use(at, p->addr + p->bytes - at + 1));
+	if (object_find(p->addr + p->bytes, &info))
+		CHECK(info.addr != p->addr);
+	if (at != p->addr)
+		CHECK_EQ(object_free(at), -EINVAL);
+}
+
+static void give(unsigned i)
+{
+	struct piece p = model.live[i];
+
+	p.fence = fence(NULL);
+	CHECK_EQ(object_free(p.addr), 0);
+	CHECK_EQ(object_free(p.addr), -EINVAL);
+	model.live[i] = model.live[--model.live_count];
+	CHECK(model.freed_count < sizeof(model.freed) / sizeof(*model.freed));
+	model.freed[model.freed_count++] = p;
+}
+
+static void pin(struct piece *p)
+{
+	struct object_info info;
+
+	CHECK(object_find(p->addr, &info));
+	if (object_pin(p->addr, info.id) < 0)
+		return;
+	p->is_pinned = true;
+	CHECK_EQ(object_pin(p->addr, info.id), 0);
+	CHECK_EQ(object_pin(p->addr, info.id + 1), -ENOENT);
+}
+
+/* A context ends, or does not after all. */
+static void end_context(void)
+{
+	int ctx = (int)draw(CONTEXTS);
+	struct object_context *taken = object_context_take(&contexts[ctx]);
+	unsigned kept = 0;
+
+	if (draw(2)) {
+		object_context_put_back(taken);
+		return;
+	}
+	object_context_end(taken);
+	for (unsigned i = 0; i < model.live_count; i++)
+		if (model.live[i].ctx != ctx)
+			model.live[kept++] = model.live[i];
+	model.live_count = kept;
+}
+
+static void work_goes_on(void)
+{
+	uint64_t epoch = atomic_fetch_add(&gpu.epoch, 1) + 1;
+
+	if (draw(2))
+		atomic_store(&gpu.done, epoch - draw((unsigned)(epoch - gpu.done) + 1));
+}
+
+static void step(void)
+{
+	unsigned i = model.live_count ? draw(model.live_count) : 0;
+	unsigned what = draw(100);
+
+	if (what < 45 || !model.live_count)
+		take();
+	else if (what < 80)
+		give(i);
+	else if (what < 88)
+		look_at(&model.live[i]);
+	else if (what < 92)
+		work_goes_on();
+	else if (what < 94)
+		pin(&model.live[i]);
+	else if (what < 95)
+		object_tick();
+	else if (what == 95)
+		object_reclaim(dev0, 0);
+	else if (what == 96 && draw(20) == 0)
+		end_context();
+	if (!gpu.fail_at || gpu.steps < gpu.fail_at)
+		check_figures();
+}
+
+static void end_all(void)
+{
+	while (model.live_count)
+		give(0);
+	atomic_store(&gpu.done, atomic_fetch_add(&gpu.epoch, 2));
+	object_reclaim(dev0, 0);
+	atomic_store(&gpu.done, gpu.epoch);
+	object_reclaim(dev0, 0);
+	check_figures();
+	CHECK_EQ(charged(), 0);
+	CHECK_EQ(object_idle_bytes(dev0), 0);
+}
+
+static void program(unsigned seed, unsigned steps)
+{
+	model.seed = seed;
+	for (unsigned s = 0; s < steps; s++)
+		step();
+	end_all();
+}
+
+static void random_programs(void)
+{
+	start("400m", RATION_FLAG_MOVABLE);
+	for (unsigned seed = 1; seed <= 6; seed++)
+		program(seed, 4000);
+}
+
+static void random_programs_on_a_full_card(void)
+{
+	start("4g", RATION_FLAG_MOVABLE);
+	gpu.room[BO_VRAM] = 100 * MIB;
+	for (unsigned seed = 20; seed <= 23; seed++)
+		program(seed, 4000);
+	CHECK(gpu.taken[BO_GTT] == 0);
+}
+
+static void random_programs_that_spill(void)
+{
+	start("4g", RATION_FLAG_OVERSUBSCRIBE);
+	member.region.own->resident_bytes = 40 * MIB;
+	member.region.own->host_bytes = 200 * MIB;
+	for (unsigned seed = 40; seed <= 45; seed++)
+		program(seed, 4000);
+	CHECK(member.region.own->residency[member.slot.index].moved_bytes > 0);
+}
+
+/* Whatever fails, once: the program goes on, and nothing is lost. */
+static void steps_that_fail(void)
+{
+	start("400m", RATION_FLAG_OVERSUBSCRIBE);
+	member.region.own->resident_bytes = 40 * MIB;
+	for (unsigned n = 1; n < 120; n++) {
+		gpu.steps = 0;
+		gpu.fail_at = n;
+		program(100 + n, 300);
+	}
+}
+
+/* Work does not end: what was freed is not given out, and a refusal comes in time. */
+static void what_was_freed_waits_for_its_work(void)
+{
+	uint64_t addr, other;
+
+	start("4m", RATION_FLAG_MOVABLE);
+	gpu.ends_when_waited_for = false;
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 4 * MIB, &addr), 0);
+	CHECK_EQ(object_free(addr), 0);
+	CHECK_EQ(object_idle_bytes(dev0), 4 * MIB);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], BLOCK, &other), -EDQUOT);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 100, &other), -EDQUOT);
+	gpu.ends_when_waited_for = true;
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 4 * MIB, &other), 0);
+	CHECK_EQ(object_free(other), 0);
+}
+
+static void addresses_that_are_no_objects(void)
+{
+	struct object_info info;
+	uint64_t addr;
+
+	start("64m", RATION_FLAG_MOVABLE);
+	CHECK(!object_is_ours(BASE - 1) && object_is_ours(BASE) &&
+	      !object_is_ours(BASE + ADDRESSES));
+	CHECK(!object_find(BASE, &info) && !object_find(1, &info));
+	CHECK_EQ(object_free(BASE), -EINVAL);
+	CHECK_EQ(object_free(1), -ENOENT);
+	CHECK(object_use(1, 1) && object_use(BASE, 0) && !object_use(BASE, 1));
+	CHECK_EQ(object_alloc(dev0, &contexts[0], ADDRESSES + 1, &addr), -ENOMEM);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 65 * MIB, &addr), -EDQUOT);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);
+}
+
+static void *work(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg, live = 0;
+	struct piece mine[32];
+
+	for (int i = 0; i < 3000; i++) {
+		unsigned k = live ? (unsigned)rand_r(&seed) % live : 0;
+		struct object_info info;
+
+		switch (rand_r(&seed) % 8) {
+		case 0:
+		case 1:
+		case 2:
+			if (live == 32)
+				break;
+			mine[live].bytes = 1 + (uint64_t)rand_r(&seed) % (4 * MIB);
+			if (object_alloc(dev0, &contexts[seed % CONTEXTS], mine[live].bytes,
+					 &mine[live].addr) == 0)
+				live++;
+			break;
+		case 3:
+		case 4:
+			if (!live)
+				break;
+			CHECK_EQ(object_free(mine[k].addr), 0);
+			mine[k] = mine[--live];
+			break;
+		case 5:
+			if (!live)
+				break;
+			CHECK(object_find(mine[k].addr, &info));
+			CHECK_EQ(info.bytes, mine[k].bytes);
+			object_pin(info.addr, info.id);
+			break;
+		case 6:
+			if (live)
+				CHECK(object_use(mine[k].addr, mine[k].bytes));
+			object_idle_bytes(dev0);
+			break;
+		default:
+			atomic_store(&gpu.done, atomic_fetch_add(&gpu.epoch, 1));
+		}
+	}
+	while (live)
+		CHECK_EQ(object_free(mine[--live].addr), 0);
+	return NULL;
+}
+
+static _Atomic bool is_over;
+
+static void *ticks(void *arg)
+{
+	while (!is_over)
+		object_tick();
+	return arg;
+}
+
+static void threads(void)
+{
+	pthread_t t[4], ticker;
+
+	start("300m", RATION_FLAG_OVERSUBSCRIBE);
+	member.region.own->resident_bytes = 60 * MIB;
+	CHECK(pthread_create(&ticker, NULL, ticks, NULL) == 0);
+	for (uintptr_t i = 0; i < 4; i++)
+		CHECK(pthread_create(&t[i], NULL, work, (void *)(i + 1)) == 0);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	is_over = true;
+	CHECK(pthread_join(ticker, NULL) == 0);
+	end_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(random_programs),
+		fresh_test(random_programs_on_a_full_card),
+		fresh_test(random_programs_that_spill),
+		fresh_test(steps_that_fail),
+		fresh_test(what_was_freed_waits_for_its_work),
+		fresh_test(addresses_that_are_no_objects),
+		fresh_test(threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

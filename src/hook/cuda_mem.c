@@ -7,8 +7,8 @@
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
-/* And no longer than this. */
-#define MAX_PITCH_BYTES UINT64_C(0x7fffffff)
+/* No device has longer rows (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
+#define PITCH_MOST_BYTES ((UINT64_C(1) << 31) - 1)
 
 enum memory { LINEAR, MANAGED };
 
@@ -93,6 +93,15 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
+/*
+ * A request of the 32-bit forms was refused. Contexts of today serve none of them: `res` is what
+ * the driver says to one of 0 bytes.
+ */
+static CUresult refused_narrow(CUresult refusal, CUresult res)
+{
+	return res == CUDA_ERROR_INVALID_CONTEXT ? res : refusal;
+}
+
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
 	struct charge c;
@@ -103,7 +112,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAlloc(out_addr, 0));
 	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
@@ -142,7 +151,7 @@ static uint64_t pitched_bytes(uint64_t width_bytes, uint64_t height, unsigned el
 
 	if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
 		return 0;
-	if (width_bytes == 0 || height == 0 || width_bytes > MAX_PITCH_BYTES)
+	if (width_bytes == 0 || height == 0 || width_bytes > UINT64_MAX - PITCH_BYTES)
 		return 0;
 	pitch = (width_bytes + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
 	return __builtin_mul_overflow(pitch, height, &bytes) ? 0 : bytes;
@@ -158,13 +167,17 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
-	if (movable_is_on() && movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr,
-					     &res) == MOVABLE_DONE) {
+	if (movable_is_on() && width_bytes <= PITCH_MOST_BYTES &&
+	    movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr, &res) ==
+		    MOVABLE_DONE) {
 		if (res == CUDA_SUCCESS)
 			*out_pitch_bytes = bytes / height;
 		return res;
 	}
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
+	if (what == ENTER_REFUSE && res == CUDA_ERROR_OUT_OF_MEMORY &&
+	    width_bytes > PITCH_MOST_BYTES)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
@@ -190,7 +203,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAllocPitch(out_addr, out_pitch_bytes, 0,
+								height, element_bytes));
 	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
 					     element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)

@@ -32,7 +32,16 @@ void first_launch_loaded(CUfunction function);
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured);
 void first_launch_finish(struct first_launch *f, CUresult res);
 
-/* As that for whatever gives the threads of the current context so much memory each. */
+/*
+ * Before a kernel is used in the current context: its library comes there with it. CUDA_SUCCESS, or
+ * that passes the limit. Nothing is done for what is no kernel of a library.
+ */
+CUresult first_launch_let_in(CUfunction handle);
+
+/*
+ * As first_launch_begin() for whatever gives the threads of the current context so much memory
+ * each.
+ */
 CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes,
 			      const void *handle);
 

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "core/context.h"
 #include "core/local.h"
+#include "core/still.h"
 #include "drv/gpu_cuda.h"
 #include "hook/own_row.h"
 #include "hook/worker.h"
@@ -70,7 +71,7 @@ static int look_before(struct making *m)
 	int rc;
 
 	m->mark = charge_mark();
-	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
 	m->before_bytes = quota_overhead(m->dev);
 	/* Before its first context a process has no figure on the card, and holds nothing. */
 	m->was_alone = m->mark.begun == m->mark.over &&
@@ -217,11 +218,11 @@ int making_finish(struct making *m, const void *ctx)
 	is_alone = m->was_alone && is_only_change(m) && charge_mark().looks == m->mark.looks;
 	charge_over();
 	m->cost_bytes = m->expected_bytes;
-	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
 	now_bytes = quota_overhead(m->dev);
 	is_alone = is_alone && is_only_change(m);
 	if (rc == -ENOTSUP && own_row_find(m->dev, ctx)) {
-		rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
+		rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
 		now_bytes = quota_overhead(m->dev);
 	}
 	if (rc == 0) {

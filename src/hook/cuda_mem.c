@@ -167,9 +167,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
-	if (movable_is_on() && width_bytes <= PITCH_MOST_BYTES &&
-	    movable_alloc(out_addr && out_pitch_bytes ? bytes : 0, out_addr, &res) ==
-		    MOVABLE_DONE) {
+	if (movable_is_on() && out_addr && out_pitch_bytes && width_bytes <= PITCH_MOST_BYTES &&
+	    movable_alloc(bytes, out_addr, &res) == MOVABLE_DONE) {
 		if (res == CUDA_SUCCESS)
 			*out_pitch_bytes = bytes / height;
 		return res;

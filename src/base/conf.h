@@ -32,6 +32,7 @@ struct conf {
 	conf_getenv *getenv;
 	char file[CONF_FILE_BYTES]; /* the operator's file, lines ended by NUL */
 	size_t file_bytes;
+	bool is_file_unread; /* it is there and nobody knows what it limits: an error */
 
 	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
@@ -42,11 +43,13 @@ struct conf {
 	bool is_limited_by_file[LIMITS_KINDS];
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
-	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
+	bool region_is_default; /* nobody named it: where there can be none, that is no error */
 	const char *name;       /* of the tenant, or "" */
 	enum log_level log;
 	bool disabled;
 	bool context_free;
+	bool is_movable, is_oversubscribed;  /* the second only with the first */
+	uint64_t resident_bytes, host_bytes; /* 0 = not said */
 	int priority;
 	char error[512]; /* empty, or what could not be understood: the first such thing */
 };
@@ -57,6 +60,9 @@ int conf_load(struct conf *conf, const char *file, conf_getenv *getenv);
 /* The limits of a kind as configured, and where they came from: mem_spec and mem_source or sm_*. */
 const char *conf_spec(const struct conf *conf, enum limits_kind kind);
 const char *conf_source(const struct conf *conf, enum limits_kind kind);
+
+/* RATION_FLAG_* that a region gets by this configuration. */
+uint32_t conf_region_flags(const struct conf *conf);
 
 /* Our variable of a kind of limit, RATION_MEM or RATION_SM, and the schedulers'. */
 enum conf_var conf_ours(enum limits_kind kind);

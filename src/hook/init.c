@@ -111,7 +111,9 @@ static int open_region(struct init_process *p, bool is_member, struct region_err
 		.sm_source = c->sm_source,
 		.sm_policy = c->sm_policy,
 		.priority = c->priority,
-		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+		.flags = conf_region_flags(c),
+		.resident_bytes = c->resident_bytes,
+		.host_bytes = c->host_bytes,
 		.wait_ns = p->has_waited[is_member] ? AGAIN_WAIT_NS : 0,
 	};
 	int rc;
@@ -224,6 +226,13 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	return INIT_MEMBER;
 }
 
+/* True when nobody set a limit: none is configured, and there is no file that may hold one. */
+static bool is_unlimited(const struct conf *c, int rc)
+{
+	return c->region_is_default && !c->mem_spec[0] && !c->sm_spec[0] &&
+	       !region_may_hold_limit(c->region_path, rc);
+}
+
 static enum init_state attach(struct init_process *p, bool is_member)
 {
 	struct region *region = &p->region[is_member];
@@ -247,7 +256,7 @@ static enum init_state attach(struct init_process *p, bool is_member)
 	rc = open_region(p, is_member, &err);
 	if (rc == 0)
 		return join(p, region, is_member);
-	if (p->conf.region_is_default && !p->conf.mem_spec[0] && !p->conf.sm_spec[0]) {
+	if (is_unlimited(&p->conf, rc)) {
 		log_warn("%s; no limit is set, so none is held", err.text);
 		return INIT_PASS;
 	}

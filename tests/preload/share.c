@@ -13,15 +13,20 @@
 static CUcontext ctx;
 static CUfunction spin;
 
-static void start(void)
+static void start_in_current(void)
 {
 	CUmodule module;
 
+	OK(cuModuleLoadData(&module, SPIN));
+	OK(cuModuleGetFunction(&spin, module, "spin"));
+}
+
+static void start(void)
+{
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuCtxSetCurrent(ctx));
-	OK(cuModuleLoadData(&module, SPIN));
-	OK(cuModuleGetFunction(&spin, module, "spin"));
+	start_in_current();
 }
 
 static void launch(CUstream stream, unsigned long long ns)
@@ -39,14 +44,9 @@ static CUstream new_stream(void)
 	return stream;
 }
 
-/* Two long launches: the second has to wait for what the first owes, which is for ever here. */
-static void held(int argc, char **argv)
+/* Two launches, of which the second has to wait for what the first owes: for ever here. */
+static void owe_and_pass(void)
 {
-	(void)argc;
-	(void)argv;
-	start();
-	launch(NULL, 20 * USEC);
-	OK(cuCtxSynchronize());
 	client_pause("first");
 	launch(NULL, 100 * MSEC);
 	OK(cuCtxSynchronize());
@@ -54,6 +54,74 @@ static void held(int argc, char **argv)
 	launch(NULL, 20 * USEC);
 	OK(cuCtxSynchronize());
 	client_pause("passed");
+}
+
+/* More contexts than are kept at a time: each is used and ended again. */
+enum { CONTEXTS = 80 };
+
+static void use_current(void)
+{
+	CUfunction function = spin;
+
+	start_in_current();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	spin = function;
+}
+
+static void wear_detached(void)
+{
+	for (int i = 0; i < CONTEXTS; i++) {
+		CUcontext own;
+
+		OK(cuCtxCreate_v2(&own, 0, 0));
+		use_current();
+		OK(cuCtxDetach(own));
+	}
+}
+
+static void wear_green(void)
+{
+	CUdevResourceDesc desc;
+	CUdevResource all;
+
+	OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &all, 1));
+	for (int i = 0; i < CONTEXTS; i++) {
+		CUgreenCtx green;
+		CUcontext own;
+
+		OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+		OK(cuCtxFromGreenCtx(&own, green));
+		OK(cuCtxSetCurrent(own));
+		use_current();
+		OK(cuCtxSetCurrent(ctx));
+		OK(cuGreenCtxDestroy(green));
+	}
+}
+
+/* worn detached|green: as held() in another context, after many have come and gone. */
+static void worn(int argc, char **argv)
+{
+	start();
+	if (argc > 0 && !strcmp(argv[0], "green"))
+		wear_green();
+	else
+		wear_detached();
+	start();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	owe_and_pass();
+}
+
+static void held(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	start();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	owe_and_pass();
 }
 
 /* All forms of work, on all kinds of streams. */
@@ -224,13 +292,10 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },
-		{ "forms", forms },
-		{ "capture", capture },
-		{ "ends", ends },
-		{ "threads", threads },
-		{ "busy", busy },
-		{ 0 },
+		{ "held", held },   { "worn", worn },
+		{ "forms", forms }, { "capture", capture },
+		{ "ends", ends },   { "threads", threads },
+		{ "busy", busy },   { 0 },
 	};
 
 	return client_main(argc, argv, cases);

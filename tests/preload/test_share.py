@@ -47,9 +47,9 @@ def test_programs_go_on_with_older_drivers(limited, case, version):
     limited.run("share", case)
 
 
-def owing(place):
+def owing(place, *case):
     """A process of the tenant that owes for a launch and is held at the next."""
-    program = place.start("share", "held").await_word("first")
+    program = place.start("share", *(case or ["held"])).await_word("first")
     limit(place, "1")  # 100 ms at 1 % is held for ten seconds
     program.go().await_word("owes")
     program.go()
@@ -73,6 +73,13 @@ def test_a_hold_ends_with_the_limit(limited):
 
 def test_who_owes_is_held(limited):
     owing(limited)
+
+
+@pytest.mark.parametrize("how", ["detached", "green"])
+def test_who_owes_is_held_after_many_contexts(limited, how):
+    """What is kept of a context goes with it, whichever call ends it."""
+    limited.settings["RATION_SM"] = "90"
+    owing(limited, "worn", how)
 
 
 def test_a_monitor_holds_and_lets_go(place):

@@ -3,6 +3,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "hook/again.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
 
@@ -88,6 +89,7 @@ void first_launch_given(CUfunction function, const void *owner)
 	if (!counts())
 		return;
 	function_enter(function, FUNCTION_OF_CONTEXT, owner);
+	again_void();
 	if (!function_is_settled(function) && is_loaded(function))
 		first_launch_loaded(function);
 }
@@ -100,6 +102,7 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
 	if (!counts())
 		return;
 	function_enter(kernel, FUNCTION_KERNEL, library);
+	again_void();
 	if (!function_is_settled(kernel) && is_eager() && real.cuKernelGetAttribute &&
 	    gpu_cuda_current_device(&ord) &&
 	    real.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, ord.v) ==

@@ -30,7 +30,8 @@
 /*
  * As GATED() for a call that gives the GPU work: `call` is what it gives, a struct work_call made of the
  * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
- * made of it, and little while nothing but other functions' first launches are watched for.
+ * made of it, and little while nothing but other functions' first launches are watched for. Each function
+ * is left by a jump to the next longer way, so that the short ones save no registers for it.
  */
 #define WORK(sym, function, call, ...)                                                  \
 	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
@@ -56,16 +57,41 @@
 		work_end(&w, res);                                                      \
 		return res;                                                             \
 	}                                                                               \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__)) \
+	{                                                                               \
+		struct work_call what = call;                                           \
+		struct again *like;                                                     \
+		int64_t cost_ns;                                                        \
+		uint32_t was_in;                                                        \
+		CUresult res;                                                           \
+                                                                                        \
+		if (!real.sym || !(like = again_find(&what, &cost_ns)))                 \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+		was_in = gate_enter();                                                  \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
+		gate_leave(was_in);                                                     \
+		if (__builtin_expect(res == CUDA_SUCCESS, 1))                           \
+			again_end(like, cost_ns);                                       \
+		else                                                                    \
+			again_cancel(like, cost_ns);                                    \
+		return res;                                                             \
+	}                                                                               \
+	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		uint32_t was_in;                                                        \
 		CUresult res;                                                           \
                                                                                         \
 		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
 		gate_leave_try(was_in);                                                 \
 		return res;                                                             \
+	}                                                                               \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	{                                                                               \
+		if (__builtin_expect(!gate_is_open(), 0))                               \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
+		return pass_##sym(GATED_ARGS(__VA_ARGS__));                             \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */

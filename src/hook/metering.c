@@ -54,7 +54,6 @@ struct metering {
 PROCESS_STATE(metering, state);
 
 _Atomic bool metering_on;
-_Atomic uint64_t metering_ends;
 _Atomic uint32_t metering_captures;
 
 /* What this process's meters need of the region while it is ours. */
@@ -136,6 +135,7 @@ void metering_init(struct region *region)
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.region = region;
 	gpu_event_init();
+	again_init();
 	watch(clock_now_ns());
 }
 
@@ -181,6 +181,7 @@ void metering_begin_capture(void)
 	bool is_shut = metering_is_on() && gate_close(CAPTURE_WAIT_NS) == 0;
 
 	atomic_fetch_add(&metering_captures, 1);
+	again_void();
 	if (is_shut)
 		gate_open();
 }
@@ -466,7 +467,7 @@ static void drop(uint64_t stream, uint64_t context)
 	}
 	if (context && has_turn)
 		drop_probe(context);
-	atomic_fetch_add(&metering_ends, 1);
+	again_void();
 	if (has_turn)
 		turn_give(&state.s.marking);
 }

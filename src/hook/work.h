@@ -9,18 +9,11 @@
 #pragma once
 
 #include "abi/cuda.h"
+#include "hook/again.h"
 #include "hook/first_launch.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* What a call gives to the GPU. */
-struct work_call {
-	CUstream stream;
-	bool is_per_thread;  /* a NULL stream is the calling thread's */
-	uint64_t kind;       /* what is launched, so that its time can be told in advance; not 0 */
-	CUfunction function; /* a kernel's; else NULL */
-};
 
 /* One call under way; on its caller's stack. */
 struct work {
@@ -33,14 +26,6 @@ struct work {
 	struct first_launch first;
 	bool is_first; /* a function's, perhaps */
 };
-
-/* A kernel of so many blocks; a graph; a fill or a copy within a device of so many bytes. */
-struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction function,
-			     uint64_t blocks);
-struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function);
-struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int count);
-struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec);
-struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes);
 
 /*
  * Before the driver call: CUDA_SUCCESS when the work may go, and work_end() follows. Else it may not, as

@@ -10,7 +10,7 @@
 #include "cuda_turn.h"
 #include "cuda_work.h"
 
-#define KERNEL_NS UINT64_C(2000)
+#define KERNEL_NS UINT64_C(1000)
 #define SOON_NS UINT64_C(100000)
 
 uint64_t __real_cuda_turn_now_ns(void);

@@ -190,6 +190,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 	pace_ask(&meter->pace, terms, &thread->hold, cost_ns, now_ns, &answer);
 	*out_until_ns = answer.until_ns;
 	if (answer.reason != PACE_GO) {
+		__atomic_store_n(&meter->held_ns, now_ns, __ATOMIC_RELAXED);
 		if (thread->held_from_ns == 0)
 			thread->held_from_ns = now_ns;
 		return answer.reason;

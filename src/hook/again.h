@@ -81,7 +81,8 @@ bool again_is_current(const struct again *at);
  * before it: its time, *out_cost_ns, is off what the thread may submit then, and again_end() or
  * again_cancel() follows the driver call. Else NULL.
  */
-static inline struct again *again_find(const struct work_call *call, int64_t *out_cost_ns)
+__attribute__((always_inline)) static inline struct again *again_find(const struct work_call *call,
+								      int64_t *out_cost_ns)
 {
 	struct again *at = again_place(call);
 	struct meter_thread *thread = at->thread;
@@ -89,7 +90,7 @@ static inline struct again *again_find(const struct work_call *call, int64_t *ou
 
 	if (at->what != call->what || at->amount != call->amount || at->stream != call->stream ||
 	    at->is_per_thread != call->is_per_thread || at->epoch != again_epoch() ||
-	    at->lane->wants_pair || __atomic_load_n(&at->entry->key, __ATOMIC_RELAXED) != at->kind)
+	    lane_wants(at->lane) || __atomic_load_n(&at->entry->key, __ATOMIC_RELAXED) != at->kind)
 		return NULL;
 	if (at->is_by_context && !again_is_current(at))
 		return NULL;

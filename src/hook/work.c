@@ -369,7 +369,9 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
-	if (w->lane && w->lane->wants_pair)
+	if (w->lane && lane_wants_start(w->lane))
+		mark(w, METER_START, NULL);
+	else if (w->lane && w->lane->wants_pair)
 		mark(w, METER_BEFORE, NULL);
 	keep(w, p);
 }

@@ -47,6 +47,21 @@ def test_programs_go_on_with_older_drivers(limited, case, version):
     limited.run("share", case)
 
 
+@pytest.mark.parametrize("version", [None, "12.4"])
+def test_processes_at_once(limited, version):
+    """Held and in each other's way, they mark where their launches begin: all of them get there."""
+    if version:
+        limited.sim["driver"] = version
+    programs = [limited.start("share", "busy", "50000") for _ in range(3)]
+    for program in programs:
+        program.await_word("launched 1")
+    for program in programs:
+        program.await_word("done")
+    for program in programs:
+        program.go().end()
+    assert limited.slots() == {}
+
+
 def owing(place):
     """A process of the tenant that owes for a launch and is held at the next."""
     program = place.start("share", "held").await_word("first")

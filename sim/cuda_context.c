@@ -120,6 +120,7 @@ CUresult cuda_context_start(struct CUctx_st *ctx, CUdevice dev, unsigned flags)
 		cuda_work_wait();
 	if (ctx->is_alive)
 		return CUDA_SUCCESS;
+	machine_start_context();
 	if (machine_take(ctx->index, d->context_bytes) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ctx->legacy = cuda_stream_new(ctx, 0, 0, STREAM_LEGACY);

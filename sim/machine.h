@@ -79,6 +79,9 @@ const struct machine_device *machine_device(int i);
  * the interleaving. */
 int machine_take(int i, uint64_t bytes);
 
+/* Takes the time of making a context: those of all processes are made one after another. */
+void machine_start_context(void);
+
 /* Gives `bytes` of this process's memory on device i back. */
 void machine_give(int i, uint64_t bytes);
 

@@ -120,6 +120,12 @@ static int set_pids(struct machine_config *config, unsigned i, struct text value
 	return 0;
 }
 
+static int set_start(struct machine_config *config, unsigned i, struct text value)
+{
+	(void)i;
+	return parse_number(value, 0, 10000, &config->start_ms);
+}
+
 static int set_mem(struct machine_config *config, unsigned i, struct text value)
 {
 	return parse_size(value, MIB, &config->device[i].memory_bytes);
@@ -264,6 +270,7 @@ static const struct key keys[] = {
 	{ "nvml", set_nvml, true, "a driver version such as 580.65.06" },
 	{ "pids", set_pids, true,
 	  "same or host: whose pids NVML's lists show; bare: without bytes" },
+	{ "start", set_start, true, "milliseconds that a context takes, from 0 to 10000" },
 	{ "seed", set_seed, true, "any text; UUIDs and serial numbers follow from it" },
 	{ "mem", set_mem, false, RIGHT_SIZE ", at least 1m" },
 	{ "reserved", set_reserved, false, RIGHT_SIZE ", or 0" },

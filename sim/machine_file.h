@@ -25,7 +25,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 4,
+	MACHINE_LAYOUT = 5,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
@@ -80,6 +80,7 @@ struct machine_config {
 	uint32_t devices; /* cards and slices */
 	uint32_t cuda_version;
 	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
+	uint32_t start_ms;      /* that making a context takes */
 	uint32_t has_bare_rows; /* NVML lists processes without what they hold */
 	char driver_version[32];
 	struct machine_device device[MACHINE_DEVICES];
@@ -90,6 +91,7 @@ struct machine_file {
 	uint32_t layout;
 	uint32_t size_bytes;
 	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
+	_Atomic int64_t started_ns; /* CLOCK_MONOTONIC: when all contexts asked for are made */
 	struct machine_config config;
 	char settings[MACHINE_SETTINGS_BYTES]; /* as they were written, for people; maybe cut */
 	struct machine_state state[MACHINE_DEVICES];

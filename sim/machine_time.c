@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <time.h>
 
 enum { CELL_NS = 250000, WORD_CELLS = 32 };
@@ -47,6 +48,24 @@ static void mark_word(struct machine_ring *ring, uint64_t number, uint32_t bits)
 			return;
 	} while (!atomic_compare_exchange_weak_explicit(word, &seen, want, memory_order_relaxed,
 							memory_order_relaxed));
+}
+
+void machine_start_context(void)
+{
+	struct machine_file *file = machine_self()->file;
+	int64_t takes_ns = file->config.start_ms * NSEC_PER_MSEC;
+	int64_t now_ns = clock_now_ns(), free_ns, end_ns;
+	struct timespec end;
+
+	if (takes_ns == 0)
+		return;
+	free_ns = atomic_load(&file->started_ns);
+	do
+		end_ns = (free_ns > now_ns ? free_ns : now_ns) + takes_ns;
+	while (!atomic_compare_exchange_weak(&file->started_ns, &free_ns, end_ns));
+	end = (struct timespec){ end_ns / NSEC_PER_SEC, end_ns % NSEC_PER_SEC };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR)
+		;
 }
 
 void machine_time_mark(struct machine_ring *ring, uint64_t start_ns, uint64_t end_ns)

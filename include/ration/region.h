@@ -180,6 +180,23 @@ enum sm_policy {
 	SM_POLICY_DISABLE = 2, /* never */
 };
 
+/* What a process holds in places that have a bound of their own: its own words, atomic. */
+struct ration_residency {
+	_Alignas(64) uint64_t card_bytes[RATION_DEVICES]; /* on the cards, of what may leave them */
+	uint64_t host_bytes;                              /* in host memory in their place */
+	uint64_t moved_bytes;  /* by exchanges of memory, since its start */
+	uint32_t is_suspended; /* 1: all that may leave has left, and its work is held */
+	int32_t suspend_rc;    /* why it could not leave: -errno; 0 = nothing failed */
+	uint64_t reserved[5];
+};
+
+/* What is asked of a tenant. */
+enum ration_suspend {
+	RATION_RUN = 0,
+	RATION_SUSPEND = 1,      /* its memory leaves the cards, its work is held */
+	RATION_SUSPEND_DEEP = 2, /* its contexts too */
+};
+
 struct ration_region {
 	uint64_t magic; /* RATION_MAGIC, written before the HAMi magic */
 	uint32_t layout;
@@ -195,7 +212,11 @@ struct ration_region {
 	char mem_source[RATION_SOURCE_BYTES]; /* where mem_spec came from */
 	uint32_t flags;                       /* RATION_FLAG_* */
 	uint32_t spec_change; /* odd while mem_spec and the limits are changed; else raised by 2 */
-	uint64_t reserved[33];
+	uint64_t resident_bytes; /* what the tenant keeps on each card at most; 0 = what is free */
+	uint64_t host_bytes;   /* what it may have in host memory instead; 0 = base/host_memory.h */
+	uint32_t suspend_want; /* enum ration_suspend; atomic, whoever steers the tenant */
+	uint32_t reserved1;
+	uint64_t reserved[30];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];
@@ -206,10 +227,15 @@ struct ration_region {
 	uint32_t sm_change; /* odd while sm_spec and those limits are changed; else raised by 2 */
 	uint64_t reserved_sm[47];
 	struct pace_device pace[RATION_DEVICES]; /* ration/pace.h */
+	struct ration_residency residency[HAMI_SLOTS];
 };
 
 /* Contexts and modules are not counted against the limit. */
 #define RATION_FLAG_CONTEXT_FREE 1u
+/* Linear memory may leave the cards and come back (buffer objects). */
+#define RATION_FLAG_MOVABLE 2u
+/* It may also lie in host memory from the start: more is given than the cards have. */
+#define RATION_FLAG_OVERSUBSCRIBE 4u
 
 #define RATION_FILE_BYTES (RATION_OFFSET + sizeof(struct ration_region))
 
@@ -250,6 +276,8 @@ RATION_AT(ration_region, mem_spec, 112);
 RATION_AT(ration_region, mem_source, 2160);
 RATION_AT(ration_region, flags, 2288);
 RATION_AT(ration_region, spec_change, 2292);
+RATION_AT(ration_region, resident_bytes, 2296);
+RATION_AT(ration_region, suspend_want, 2312);
 RATION_AT(ration_region, hint, 2560);
 RATION_AT(ration_region, devices, 3584);
 RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);
@@ -259,6 +287,8 @@ RATION_AT(ration_region, sm_source, 1388032);
 RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
 RATION_AT(ration_region, pace, 1388544);
+RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
+_Static_assert(sizeof(struct ration_residency) == 320, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");
 _Static_assert(RATION_OFFSET % 4096 == 0 && RATION_OFFSET > HAMI_REGION_BYTES, "own part");

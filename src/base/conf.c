@@ -50,6 +50,13 @@ const char *conf_source(const struct conf *conf, enum limits_kind kind)
 	return kind == LIMITS_MEM ? conf->mem_source : conf->sm_source;
 }
 
+uint32_t conf_region_flags(const struct conf *conf)
+{
+	return (conf->context_free ? RATION_FLAG_CONTEXT_FREE : 0) |
+	       (conf->is_movable ? RATION_FLAG_MOVABLE : 0) |
+	       (conf->is_oversubscribed ? RATION_FLAG_OVERSUBSCRIBE : 0);
+}
+
 /* The value in the operator's file; of several lines with that name, the last. */
 static const char *in_file(const struct conf *conf, const char *name)
 {
@@ -155,6 +162,35 @@ static bool read_bool(struct conf *conf, enum conf_var var, bool unset)
 		return unset;
 	}
 	return value;
+}
+
+/* A size, 0 when it is not said. None is no size here: it would leave nothing to run with. */
+static uint64_t read_size(struct conf *conf, enum conf_var var)
+{
+	const char *text = value_of(conf, var);
+	struct limits_error err;
+
+	if (!text)
+		return 0;
+	if (strpbrk(text, ",:"))
+		snprintf(err.text, sizeof(err.text), "'%.40s' is a list; give one size", text);
+	else if (limits_check(LIMITS_MEM, text, LIMITS_ZERO_IS_ERROR, &err) == 0)
+		return limits_for_device(LIMITS_MEM, text, 0, "");
+	fail(conf, rows[var].name, err.text);
+	return 0;
+}
+
+/* Where memory may lie. HAMi's word for it is exactly "true". */
+static void read_places(struct conf *conf)
+{
+	const char *theirs = value_of(conf, CONF_CUDA_OVERSUBSCRIBE);
+
+	conf->resident_bytes = read_size(conf, CONF_RATION_RESIDENT);
+	conf->host_bytes = read_size(conf, CONF_RATION_HOST);
+	conf->is_oversubscribed = read_bool(conf, CONF_RATION_OVERSUBSCRIBE,
+					    (theirs && !strcmp(theirs, "true")) ||
+						    conf->resident_bytes || conf->host_bytes);
+	conf->is_movable = read_bool(conf, CONF_RATION_MOVABLE, false) || conf->is_oversubscribed;
 }
 
 static void read_log(struct conf *conf)
@@ -453,6 +489,7 @@ int conf_load(struct conf *conf, const char *file, conf_getenv *getenv_fn)
 	conf->name = text ? text : "";
 	conf->context_free = !read_bool(conf, CONF_RATION_CHARGE_CONTEXT, true) &&
 			     may_loosen(conf, CONF_RATION_CHARGE_CONTEXT, LIMITS_MEM);
+	read_places(conf);
 	conf->disabled = read_bool(conf, CONF_CUDA_DISABLE_CONTROL, false) && may_disable(conf);
 	text = value_of(conf, CONF_CUDA_TASK_PRIORITY);
 	conf->priority = text && !strcmp(text, "0") ? 0 : 1;

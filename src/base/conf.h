@@ -47,6 +47,8 @@ struct conf {
 	enum log_level log;
 	bool disabled;
 	bool context_free;
+	bool is_movable, is_oversubscribed;  /* the second only with the first */
+	uint64_t resident_bytes, host_bytes; /* 0 = not said */
 	int priority;
 	char error[512]; /* empty, or what could not be understood: the first such thing */
 };
@@ -57,6 +59,9 @@ int conf_load(struct conf *conf, const char *file, conf_getenv *getenv);
 /* The limits of a kind as configured, and where they came from: mem_spec and mem_source or sm_*. */
 const char *conf_spec(const struct conf *conf, enum limits_kind kind);
 const char *conf_source(const struct conf *conf, enum limits_kind kind);
+
+/* RATION_FLAG_* that a region gets by this configuration. */
+uint32_t conf_region_flags(const struct conf *conf);
 
 /* Our variable of a kind of limit, RATION_MEM or RATION_SM, and the schedulers'. */
 enum conf_var conf_ours(enum limits_kind kind);

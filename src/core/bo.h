@@ -1,13 +1,13 @@
 /*
- * Buffer objects: pieces of device memory with an address for life, and memory behind it that may be
- * exchanged. A request of the program is one object, or several that lie side by side.
+ * Buffer objects: pieces of device memory with an address for life, and memory behind it that may
+ * be exchanged. A request of the program is one object, or several that lie side by side.
  *
  * Policy alone: what memory is, how bytes are moved and when work is done is the owner's (struct
  * bo_ops). An object lies in one place at any time; a move that fails leaves it whole where it was.
  *
- * Locks, in this order: the reservation of an object (many objects only by tickets, bo_exec.h), then
- * the device's mutex, which is never held while ops are called and orders the lists, the usage and
- * what each object says of where it is. Who holds an object's reservation alone may move it.
+ * Locks, in this order: the reservation of an object (many objects only by tickets, bo_exec.h),
+ * then the device's mutex, which is never held while ops are called and orders the lists, the usage
+ * and what each object says of where it is. Who holds an object's reservation alone may move it.
  */
 #pragma once
 
@@ -18,9 +18,9 @@
 
 /* Where an object's bytes are. */
 enum bo_place {
-	BO_NONE,   /* nowhere: no memory, nothing is mapped */
-	BO_VRAM,   /* device memory */
-	BO_GTT,    /* host memory at the object's own device address: work reaches it over the link */
+	BO_NONE, /* nowhere: no memory, nothing is mapped */
+	BO_VRAM, /* device memory */
+	BO_GTT,  /* host memory at the object's own device address: work reaches it over the link */
 	BO_SYSTEM, /* host memory; nothing is mapped at the address */
 	BO_PLACES,
 };
@@ -43,7 +43,11 @@ struct bo_move {
 	struct bo *bo;
 	enum bo_place from_place, to_place;
 	struct bo_memory from, to;
-	int rc; /* out: 0, or why it lies as before; -EIO: neither way is left, the bytes are lost */
+	/*
+	 * In: -ECANCELED. Out: 0, or why it lies as before; -EIO: neither way is left, nothing is
+	 * mapped any more and the bytes are lost.
+	 */
+	int rc;
 };
 
 /* What the owner does. `owner` is bo_device_init()'s. Called without locks of this file. */
@@ -64,7 +68,11 @@ struct bo_ops {
 	bool (*is_done)(void *owner, uint64_t fence);
 	/* Waits for that until `until_ns` (clock_now_ns()). 0 or -EBUSY. */
 	int (*wait)(void *owner, uint64_t fence, int64_t until_ns);
-	/* False for an object that is to stay this time. May be NULL: all may go. */
+	/*
+	 * False for an object that is to stay this time. May be NULL: all may go. The device's
+	 * mutex is held, alone of all calls: it looks, takes no lock and calls nothing of this
+	 * file.
+	 */
 	bool (*is_valuable)(void *owner, const struct bo *bo, enum bo_place place);
 	/* Where an object goes that has to leave `place`; count 0: its bytes are not kept. */
 	const struct bo_placement *(*evict_to)(void *owner, const struct bo *bo,
@@ -106,47 +114,60 @@ struct bo {
 	 * writes (place, memory, fence), which others read under the mutex */
 	enum bo_place place;
 	struct bo_memory memory;
-	uint64_t fence;    /* work that may use it: done before memory goes. 0: none known */
-	uint32_t refs;     /* atomic */
-	uint32_t pins;     /* > 0: it does not move, and is in device->pinned */
-	uint8_t priority;  /* below BO_PRIORITIES; the lowest goes first */
-	bool is_deleted;   /* nobody has it any more, its memory waits for the fence */
-	bool is_lost;      /* a move failed both ways */
-	bool is_listed;    /* in a list */
+	uint64_t fence;   /* work that may use it: done before memory goes. 0: none known */
+	uint32_t refs;    /* atomic */
+	uint32_t pins;    /* > 0: it does not move, and is in device->pinned */
+	uint8_t priority; /* below BO_PRIORITIES; the lowest goes first */
+	bool is_deleted;  /* nobody has it any more, its memory waits for the fence */
+	bool is_lost;     /* a move failed both ways */
 	bool is_reserved;
 	struct bo_ticket *holder; /* of the reservation, NULL without a ticket */
+	struct bo_ticket *heir;   /* the oldest that waits for it: nobody younger gets it */
 	struct bo_bulk *bulk;     /* those that are used together, NULL: none */
+	uint64_t refused_round;   /* the last in which it would not go elsewhere */
+	struct bo_list *list;     /* that it is in: one of its device's, always */
 	TAILQ_ENTRY(bo) in_list;
 	void *user; /* the owner's */
 };
 
 /* One place's memory on a device. */
 struct bo_manager {
-	uint64_t limit_bytes; /* UINT64_MAX: only ops->alloc() says */
-	uint64_t used_bytes;  /* sum of memory.bytes of the objects there */
+	uint64_t limit_bytes;   /* UINT64_MAX: only ops->alloc() says */
+	uint64_t used_bytes;    /* sum of memory.bytes of the objects there, and what is pending */
+	uint64_t pending_bytes; /* being taken, or being given back */
 	struct bo_list lru[BO_PRIORITIES];
 };
 
 /* The objects of this process on one device. */
 struct bo_device {
-	const struct bo_ops *ops; /* constant, as owner */
+	/* constant */
+	const struct bo_ops *ops;
 	void *owner;
+	/* Called with the mutex at the end of each change. Tests look there; else NULL. */
+	void (*on_change)(const struct bo_device *device);
 	pthread_mutex_t mutex;
-	pthread_cond_t unreserved; /* some reservation ended */
+	/* the mutex */
 	struct bo_manager managers[BO_PLACES];
 	struct bo_list pinned;
-	struct bo_list deleted; /* is_deleted, oldest first */
+	struct bo_list deleted;  /* is_deleted, oldest first */
+	struct bo_list unplaced; /* in BO_NONE and neither of those */
+	unsigned waiters;        /* for `ended` to change */
+	unsigned ended;          /* a futex: reservations that ended */
+	uint64_t rounds;         /* atomic: attempts to place something, bo_round.h */
 };
 
 void bo_device_init(struct bo_device *device, const struct bo_ops *ops, void *owner);
+
+/* Finishes what can be. 0, or -EBUSY when objects are left: it stays as it is. */
+int bo_device_fini(struct bo_device *device);
 
 /* Bytes that may lie in a place. What lies there already stays. */
 void bo_device_set_limit(struct bo_device *device, enum bo_place place, uint64_t bytes);
 uint64_t bo_device_used(struct bo_device *device, enum bo_place place);
 
 /*
- * An object without memory, in BO_NONE, with one reference and in no list: the caller's to fill
- * with bo_validate().
+ * An object without memory, in BO_NONE, with one reference: the caller's to fill with
+ * bo_validate().
  */
 void bo_init(struct bo *bo, struct bo_device *device, uint64_t addr, uint64_t bytes,
 	     unsigned priority);
@@ -154,8 +175,9 @@ void bo_init(struct bo *bo, struct bo_device *device, uint64_t addr, uint64_t by
 struct bo *bo_get(struct bo *bo);
 
 /*
- * Gives a reference back. With the last one its memory goes, as soon as its fence is done; until then
- * it counts, and bo_reap() or who needs its memory finishes it. ops->destroy() ends it.
+ * Gives a reference back, the last one never of an object that the caller has reserved. With it the
+ * memory goes, as soon as its fence is done; until then it counts, and bo_reap() or who needs its
+ * memory finishes it. ops->destroy() ends it.
  */
 void bo_put(struct bo *bo);
 
@@ -165,21 +187,31 @@ bool bo_reap(struct bo_device *device);
 /* Notes that work up to `fence` may use it. Any thread. */
 void bo_add_fence(struct bo *bo, uint64_t fence);
 
+/* Waits for what is noted, up to BO_WAIT_NS. 0 or -EBUSY, at once with ctx->no_wait. */
+int bo_wait(struct bo *bo, const struct bo_ctx *ctx);
+
 /*
- * Has the object for the caller alone. 0; -EBUSY with ctx->no_wait; -EALREADY when the ticket has it;
- * -EDEADLK when an older ticket has it: the caller gives all it has back and begins again; -EBUSY
- * after BO_WAIT_NS. ctx NULL: waits, without a ticket.
+ * Has the object for the caller alone. 0; -EBUSY with ctx->no_wait; -EALREADY when the ticket has
+ * it; -EDEADLK when an older ticket has it: the caller gives all it has back and begins again;
+ * -EBUSY after BO_WAIT_NS. ctx NULL: waits, without a ticket.
  */
 int bo_reserve(struct bo *bo, struct bo_ctx *ctx);
 void bo_unreserve(struct bo *bo);
 
 /*
- * Sees that a reserved object lies in one of the places: where it does, nothing is done; else it
- * is moved to the first that has room, and if none has, others are evicted to make it. 0; -ENOMEM
- * when there is none; -EINVAL when it is pinned elsewhere; -EBUSY when work did not end in time; the
+ * Sees that a reserved object lies in one of the places: where it does, nothing is done; else it is
+ * moved to the first that has room, and if none has, others are evicted to make it. 0; -ENOMEM when
+ * there is none; -EINVAL when it is pinned elsewhere; -EBUSY when work did not end in time; the
  * errors of a move. A placement of nothing gives its memory back, and its bytes.
  */
 int bo_validate(struct bo *bo, const struct bo_placement *placement, struct bo_ctx *ctx);
+
+/*
+ * The same for several, all reserved, with one move for all that has to be moved: 0, or the first
+ * error, when some may have been moved.
+ */
+int bo_validate_all(struct bo *const *objects, unsigned count, const struct bo_placement *placement,
+		    struct bo_ctx *ctx);
 
 /* Keeps a reserved object where it is, counted. */
 void bo_pin(struct bo *bo);
@@ -188,6 +220,9 @@ void bo_unpin(struct bo *bo);
 /* It was used just now: it goes last. Any thread. */
 void bo_touch(struct bo *bo);
 
-/* Moves up to `bytes` of the least recently used of a place elsewhere, in one move. 0 with what went. */
+/*
+ * Moves up to `bytes` of the least recently used of a place elsewhere, in one move. 0 with what
+ * went.
+ */
 int bo_evict(struct bo_device *device, enum bo_place place, uint64_t bytes, struct bo_ctx *ctx,
 	     uint64_t *out_bytes);

@@ -111,7 +111,9 @@ static int open_region(struct init_process *p, bool is_member, struct region_err
 		.sm_source = c->sm_source,
 		.sm_policy = c->sm_policy,
 		.priority = c->priority,
-		.flags = c->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+		.flags = conf_region_flags(c),
+		.resident_bytes = c->resident_bytes,
+		.host_bytes = c->host_bytes,
 		.wait_ns = p->has_waited[is_member] ? AGAIN_WAIT_NS : 0,
 	};
 	int rc;

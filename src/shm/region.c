@@ -63,10 +63,13 @@ static void store_spec(struct ration_region *o, const struct region_setup *setup
 	const char *spec = setup_spec(setup, kind);
 
 	spec_begin(o, kind);
-	if (kind == LIMITS_MEM)
+	if (kind == LIMITS_MEM) {
 		o->flags = setup->flags;
-	else
+		o->resident_bytes = setup->resident_bytes;
+		o->host_bytes = setup->host_bytes;
+	} else {
 		__atomic_store_n(&o->sm_policy, setup->sm_policy, __ATOMIC_RELAXED);
+	}
 	spec_end(o, kind, spec ? spec : "",
 		 kind == LIMITS_MEM ? setup->mem_source : setup->sm_source);
 }
@@ -114,7 +117,9 @@ static void clear_all(struct region *r, enum region_content content)
 	o->device_count = 0;
 	memset(o->hint, 0, (has_sm ? sm_spec : sizeof(*o)) - hint);
 	if (has_sm)
-		memset(o->pace, 0, sizeof(o->pace));
+		memset(o->pace, 0, sizeof(*o) - offsetof(struct ration_region, pace));
+	/* Who was suspended is gone. */
+	o->suspend_want = RATION_RUN;
 }
 
 static void init_hami(struct hami_region *h, const struct region_setup *setup, bool keep_monitors)
@@ -510,4 +515,11 @@ unsigned region_slot_bound(const struct hami_region *hami)
 	int32_t n = __atomic_load_n(&hami->proc_num, __ATOMIC_ACQUIRE);
 
 	return n < 0 ? 0 : n > HAMI_SLOTS ? HAMI_SLOTS : (unsigned)n;
+}
+
+enum ration_suspend region_suspend_want(const struct ration_region *own)
+{
+	uint32_t want = __atomic_load_n(&own->suspend_want, __ATOMIC_ACQUIRE);
+
+	return want <= RATION_SUSPEND_DEEP ? (enum ration_suspend)want : RATION_RUN;
 }

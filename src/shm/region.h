@@ -16,11 +16,12 @@ struct region_setup {
 	const char *mem_source; /* where mem_spec came from */
 	const char *sm_spec;    /* as mem_spec, of GPU time; and its source */
 	const char *sm_source;
-	enum sm_policy sm_policy; /* goes with sm_spec */
-	int priority;             /* 0 high, 1 low */
-	uint32_t flags;           /* RATION_FLAG_* */
-	int64_t wait_ns;          /* for the creation lock; 0 = ten seconds */
-	bool must_be_new;         /* -EBUSY when a living process or keeper has the file */
+	enum sm_policy sm_policy;            /* goes with sm_spec */
+	int priority;                        /* 0 high, 1 low */
+	uint32_t flags;                      /* RATION_FLAG_* */
+	uint64_t resident_bytes, host_bytes; /* as in struct ration_region; go with flags */
+	int64_t wait_ns;                     /* for the creation lock; 0 = ten seconds */
+	bool must_be_new; /* -EBUSY when a living process or keeper has the file */
 };
 
 /* A mapped region. Not thread safe; what it points to is shared. */
@@ -141,3 +142,6 @@ void region_copy_text(char *to, size_t to_bytes, const char *from, size_t from_b
 
 /* The slot bound that views and reapers use: 0..HAMI_SLOTS whatever the file says. */
 unsigned region_slot_bound(const struct hami_region *hami);
+
+/* What is asked of the tenant now; a word that nobody could mean asks for nothing. Atomic. */
+enum ration_suspend region_suspend_want(const struct ration_region *own);

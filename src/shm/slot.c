@@ -7,6 +7,7 @@
 #include "shm/account.h"
 #include "shm/lock.h"
 #include "shm/pace_slot.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,6 +98,7 @@ static void give_back(struct region *r, unsigned index)
 		__atomic_store_n(&r->own->slots[index].used_bytes[d], 0, __ATOMIC_RELAXED);
 		pace_slot_clear(&r->own->pace[d], index);
 	}
+	residency_clear(r->own, index);
 }
 
 /* A freed slot shows zeros: some monitors add up all 1024 whatever their status. */

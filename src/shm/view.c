@@ -176,6 +176,17 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 	}
 }
 
+static void read_residency(const struct ration_region *own, unsigned index, struct view_process *p)
+{
+	const struct ration_residency *r = &own->residency[index];
+
+	memcpy(p->card_bytes, r->card_bytes, sizeof(p->card_bytes));
+	p->host_bytes = r->host_bytes;
+	p->moved_bytes = r->moved_bytes;
+	p->is_suspended = r->is_suspended != 0;
+	p->suspend_rc = r->suspend_rc;
+}
+
 static void read_process(const struct snapshot *snap, unsigned index, struct view *view)
 {
 	struct view_process *p = &view->processes[view->process_count++];
@@ -188,6 +199,7 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 
 		p->pid = s->pid > INT32_MAX ? 0 : (int)s->pid;
 		region_copy_text(p->comm, sizeof(p->comm), s->comm, sizeof(s->comm));
+		read_residency(snap->own, index, p);
 	}
 	for (int d = 0; d < view->device_count; d++) {
 		if (snap->own)
@@ -273,6 +285,8 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 		region_copy_text(view->sm_source, sizeof(view->sm_source), snap->own->sm_source,
 				 RATION_SOURCE_BYTES);
 		view->sm_policy = region_sm_policy(snap->own);
+		view->flags = snap->own->flags;
+		view->suspend_want = region_suspend_want(snap->own);
 		view->is_sm_held = region_sm_holds(snap->hami, snap->own);
 	}
 	read_devices(snap, view);

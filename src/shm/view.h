@@ -30,6 +30,11 @@ struct view_process {
 	int pid;       /* in the tenant's pid namespace */
 	char comm[16]; /* "" = not known */
 	uint64_t used_bytes[RATION_DEVICES];
+	uint64_t card_bytes[RATION_DEVICES]; /* on the card, of what may leave it */
+	uint64_t host_bytes;                 /* in host memory in place of that */
+	uint64_t moved_bytes;                /* by exchanges of memory, since its start */
+	bool is_suspended;
+	int suspend_rc;                         /* why its memory could not leave: -errno, or 0 */
 	unsigned busy_permille[RATION_DEVICES]; /* of a second, as measured last */
 	uint64_t held_ns[RATION_DEVICES]; /* its threads' waits for GPU time, since its start */
 };
@@ -45,6 +50,8 @@ struct view {
 	enum sm_policy sm_policy;
 	bool is_sm_held;    /* its limits hold now, by the policy and what the monitor wants */
 	uint64_t created_s; /* CLOCK_REALTIME; 0 = not known */
+	uint32_t flags;     /* RATION_FLAG_* */
+	enum ration_suspend suspend_want;
 	int device_count;
 	struct view_device devices[RATION_DEVICES];
 	unsigned process_count;

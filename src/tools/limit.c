@@ -1,23 +1,20 @@
 #include "tools/limit.h"
 
 #include "base/limits.h"
-#include "base/sys.h"
 #include "base/units.h"
 #include "tools/limit_change.h"
 #include "tools/option_check.h"
 #include "tools/region_error.h"
-#include "tools/tenant_list.h"
+#include "tools/tenant_find.h"
 #include "tools/tools_common.h"
 
 #include <argp.h>
 #include <errno.h>
-#include <glob.h>
 #include <string.h>
-#include <unistd.h>
 
 #define COMMAND "limit"
 
-enum { KEY_MEM = 'm', KEY_SM = 't', NAMES_BYTES = 1024 };
+enum { KEY_MEM = 'm', KEY_SM = 't' };
 
 struct options {
 	const char *tenant;
@@ -95,111 +92,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
-}
-
-/* What cannot be read is no tenant that could be meant. */
-static void pass_over(const char *path, int error)
-{
-	(void)path;
-	(void)error;
-}
-
-/* Adds a name, or where `has_path` the path, to a list for people. */
-static void add_name(char *list, const struct tenant_list_entry *entry, bool has_path)
-{
-	char name[NAMES_BYTES / 2];
-	size_t n = strlen(list);
-
-	if (has_path)
-		tools_printable(entry->path, name, sizeof(name));
-	else
-		tenant_list_name(entry, name, sizeof(name));
-	snprintf(list + n, NAMES_BYTES - n, "%s%s", n ? ", " : "", name);
-}
-
-static int complain_unknown(const char *tenant, const struct tenant_list *list)
-{
-	char names[NAMES_BYTES] = "", text[128];
-
-	for (size_t i = 0; i < list->count; i++)
-		add_name(names, &list->entries[i], false);
-	tools_complain(COMMAND, "there is no tenant '%s' here; %s%s",
-		       tools_printable(tenant, text, sizeof(text)),
-		       list->count    ? "there are: " :
-		       geteuid() == 0 ? "there is none at all" :
-					"there is none that you may see",
-		       names);
-	return TOOLS_UNHEALTHY;
-}
-
-static bool is_called(const struct tenant_list_entry *entry, const char *tenant)
-{
-	char name[NAMES_BYTES];
-
-	return !strcmp(tenant_list_name(entry, name, sizeof(name)), tenant);
-}
-
-/* Finds the one tenant of that name in the list. */
-static int choose(const char *tenant, const struct tenant_list *list, char *out_path,
-		  size_t path_bytes)
-{
-	const struct tenant_list_entry *found = NULL;
-	char paths[NAMES_BYTES] = "", text[128];
-	int count = 0;
-
-	for (size_t i = 0; i < list->count; i++) {
-		if (!is_called(&list->entries[i], tenant))
-			continue;
-		found = &list->entries[i];
-		add_name(paths, found, true);
-		count++;
-	}
-	if (!found)
-		return complain_unknown(tenant, list);
-	if (count > 1) {
-		tools_complain(COMMAND, "%d tenants are called '%s'; give the path of one: %s",
-			       count, tools_printable(tenant, text, sizeof(text)), paths);
-		return TOOLS_UNHEALTHY;
-	}
-	snprintf(out_path, path_bytes, "%s", found->path);
-	return TOOLS_OK;
-}
-
-/* The file of the tenant whose directory was given; of another path, the path itself. */
-static void find_in_directory(const char *path, char *out_path, size_t path_bytes)
-{
-	glob_t found = { 0 };
-	char pattern[4096];
-	struct stat st;
-
-	snprintf(out_path, path_bytes, "%s", path);
-	/* A name that glob(3) would take for a pattern is nobody's whom `ration run` made. */
-	if (sys_stat(path, &st) < 0 || !S_ISDIR(st.st_mode) || strpbrk(path, "*?[\\"))
-		return;
-	snprintf(pattern, sizeof(pattern), "%s/*.region", path);
-	if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1)
-		snprintf(out_path, path_bytes, "%s", found.gl_pathv[0]);
-	globfree(&found);
-}
-
-/* The path of the tenant's file. */
-static int find(const char *tenant, char *out_path, size_t path_bytes)
-{
-	struct tenant_list list;
-	int rc;
-
-	if (strchr(tenant, '/')) {
-		find_in_directory(tenant, out_path, path_bytes);
-		return TOOLS_OK;
-	}
-	rc = tenant_list_read(false, pass_over, &list);
-	if (rc < 0) {
-		tools_complain(COMMAND, "%s", strerror(-rc));
-		return TOOLS_UNHEALTHY;
-	}
-	rc = choose(tenant, &list, out_path, path_bytes);
-	tenant_list_free(&list);
-	return rc;
 }
 
 /* "0 GPU-01234567", and what is limited, where it is not memory. */
@@ -344,7 +236,7 @@ int limit_main(int argc, char **argv)
 	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_DASHES))
 		return TOOLS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
-	rc = find(opt.tenant, path, sizeof(path));
+	rc = tenant_find(COMMAND, opt.tenant, path, sizeof(path));
 	if (rc != TOOLS_OK)
 		return rc;
 	if (!opt.specs[LIMITS_MEM] && !opt.specs[LIMITS_SM])

@@ -1,22 +1,17 @@
 #include "tools/limit_change.h"
 
-#include "base/clock.h"
-#include "base/sys.h"
-#include "shm/lock.h"
 #include "shm/pace_call.h"
 #include "shm/region.h"
 #include "shm/spec.h"
-#include "tools/region_error.h"
+#include "tools/region_write.h"
 #include "tools/tools_common.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LOCK_WAIT_NS (5 * NSEC_PER_SEC)
 #define SOURCE "ration limit"
 
 /* Where a complaint goes. */
@@ -24,52 +19,6 @@ struct complaint {
 	char *text;
 	size_t bytes;
 };
-
-/* Opens the file to be changed: a descriptor, or -errno. */
-static int open_file(const char *path, struct complaint *err)
-{
-	int fd = region_fd_up(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-	struct stat st;
-	int rc;
-
-	if (fd >= 0)
-		return fd;
-	rc = -errno;
-	if ((rc == -EACCES || rc == -EPERM) && sys_stat(path, &st) == 0)
-		snprintf(err->text, err->bytes,
-			 "the file belongs to uid %u and uid %u may not write it; only who may can "
-			 "change the limits",
-			 (unsigned)st.st_uid, (unsigned)geteuid());
-	else
-		snprintf(err->text, err->bytes, "the file cannot be opened for writing (%s)",
-			 strerror(-rc));
-	return rc;
-}
-
-/* Looks at the file under the lock: is it still a living tenant's? */
-static int look(int fd, const char *path, struct view *view, struct complaint *err)
-{
-	const char *what = NULL;
-	char text[256];
-	struct stat st;
-	int rc = view_read(path, view);
-
-	if (rc < 0)
-		what = rc == -EACCES ? "the file cannot be read" :
-				       region_error_text(path, rc, text, sizeof(text));
-	else if (sys_fstat(fd, &st) < 0 || st.st_dev != view->st_dev || st.st_ino != view->st_ino)
-		what = "the file was replaced meanwhile; try again";
-	else if (view->kind != VIEW_OWN)
-		what = "another library made it; its limits are that library's to change";
-	else if (!view_is_alive(view))
-		what = "it has ended";
-	if (!what)
-		return 0;
-	if (rc == 0)
-		view_free(view);
-	snprintf(err->text, err->bytes, "%s", what);
-	return rc < 0 ? rc : -ESTALE;
-}
 
 /* True when an item of `spec` is for `who` as it stands there. */
 static bool has_item(enum limits_kind kind, const char *spec, const char *who)
@@ -249,14 +198,12 @@ static int store(int fd, const struct limit_change *change)
 	return 0;
 }
 
-/* The creation lock is held. */
-static int change_locked(int fd, const char *path, const char *const specs[LIMITS_KINDS],
-			 struct limit_change *change, struct complaint *err)
+/* The creation lock is held, and the file was looked at. */
+static int change_locked(int fd, const char *const specs[LIMITS_KINDS], struct limit_change *change,
+			 struct complaint *err)
 {
-	int rc = look(fd, path, &change->before, err);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
 	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++) {
 		if (!specs[kind])
 			continue;
@@ -272,8 +219,6 @@ static int change_locked(int fd, const char *path, const char *const specs[LIMIT
 			snprintf(err->text, err->bytes, "the file cannot be mapped (%s)",
 				 strerror(-rc));
 	}
-	if (rc < 0)
-		view_free(&change->before);
 	return rc;
 }
 
@@ -281,18 +226,15 @@ int limit_change_make(const char *path, const char *const specs[LIMITS_KINDS],
 		      struct limit_change *out, char *out_error, size_t error_bytes)
 {
 	struct complaint err = { out_error, error_bytes };
-	int fd = open_file(path, &err), rc;
+	int fd, rc;
 
 	memset(out, 0, sizeof(*out));
+	fd = region_write_open(path, &out->before, out_error, error_bytes);
 	if (fd < 0)
 		return fd;
-	rc = lock_wait(fd, 0, HAMI_REGION_BYTES, LOCK_WAIT_NS);
-	if (rc == -ETIMEDOUT)
-		snprintf(out_error, error_bytes, "another process keeps it locked; try again");
-	else if (rc < 0)
-		snprintf(out_error, error_bytes, "it cannot be locked (%s)", strerror(-rc));
-	else
-		rc = change_locked(fd, path, specs, out, &err);
+	rc = change_locked(fd, specs, out, &err);
+	if (rc < 0)
+		view_free(&out->before);
 	close(fd);
 	return rc;
 }

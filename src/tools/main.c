@@ -4,6 +4,7 @@
 #include "tools/limit.h"
 #include "tools/ps.h"
 #include "tools/run.h"
+#include "tools/suspend.h"
 #include "tools/tools_common.h"
 
 #include <argp.h>
@@ -20,6 +21,8 @@ static const struct command {
 	{ "run", run_main, "start a program as a tenant, under limits" },
 	{ "ps", ps_main, "show the tenants, their processes and the memory they hold" },
 	{ "limit", limit_main, "show or change the limits of a running tenant" },
+	{ "suspend", suspend_main, "have a running tenant's memory leave the GPU" },
+	{ "resume", resume_main, "bring it back and let the tenant go on" },
 	{ "doctor", doctor_main, "check whether Ration works here, and which limits are in force" },
 	{ DOCTOR_PROBE_COMMAND, doctor_probe_main, NULL },
 };
@@ -51,9 +54,10 @@ static int unknown(const char *name)
 	char text[64];
 
 	tools_printable(name, text, sizeof(text));
-	tools_complain("",
-		       "'%s' is no %s; there are run, ps, limit and doctor (see `ration --help`)",
-		       text, *name == '-' ? "option of ration" : "command");
+	tools_complain(
+		"",
+		"'%s' is no %s; there are run, ps, limit, suspend, resume and doctor (see `ration --help`)",
+		text, *name == '-' ? "option of ration" : "command");
 	return TOOLS_USAGE;
 }
 

@@ -111,8 +111,9 @@ static void put_processes(char *cell, const struct view *view)
 	if (!view_is_alive(view))
 		snprintf(cell, TABLE_CELL_BYTES, "ended");
 	else
-		snprintf(cell, TABLE_CELL_BYTES, "%u%s", view->process_count,
-			 view->kind == VIEW_OWN ? "" : " unverified");
+		snprintf(cell, TABLE_CELL_BYTES, "%u%s%s", view->process_count,
+			 view->kind == VIEW_OWN ? "" : " unverified",
+			 view->suspend_want == RATION_RUN ? "" : " suspended");
 }
 
 static int add_device(struct table *table, const struct tenant_list_entry *entry, int d)

@@ -61,6 +61,9 @@ static json_t *process(const struct view *view, const struct view_process *p)
 
 		json_object_set_new(use, "index", json_integer(d));
 		json_object_set_new(use, "used_bytes", json_integer((json_int_t)p->used_bytes[d]));
+		if (view->flags & RATION_FLAG_MOVABLE)
+			json_object_set_new(use, "movable_bytes",
+					    json_integer((json_int_t)p->card_bytes[d]));
 		if (view->devices[d].is_metered) {
 			json_object_set_new(use, "busy_pct", json_real(p->busy_permille[d] / 10.0));
 			json_object_set_new(use, "held_s", json_real((double)p->held_ns[d] / 1e9));
@@ -70,6 +73,12 @@ static json_t *process(const struct view *view, const struct view_process *p)
 	json_object_set_new(object, "pid", p->pid > 0 ? json_integer(p->pid) : json_null());
 	json_object_set_new(object, "slot", json_integer((json_int_t)p->slot));
 	json_object_set_new(object, "command", text_or_null(p->comm));
+	if (view->flags & RATION_FLAG_MOVABLE) {
+		json_object_set_new(object, "host_bytes", json_integer((json_int_t)p->host_bytes));
+		json_object_set_new(object, "moved_bytes",
+				    json_integer((json_int_t)p->moved_bytes));
+		json_object_set_new(object, "suspended", json_boolean(p->is_suspended));
+	}
 	json_object_set_new(object, "devices", devices);
 	return object;
 }
@@ -94,6 +103,8 @@ static json_t *tenant(const struct tenant_list_entry *entry)
 	json_object_set_new(object, "sm_policy",
 			    v->kind == VIEW_OWN ? json_string(policy_name(v->sm_policy)) :
 						  json_null());
+	json_object_set_new(object, "movable", json_boolean(v->flags & RATION_FLAG_MOVABLE));
+	json_object_set_new(object, "suspended", json_boolean(v->suspend_want != RATION_RUN));
 	json_object_set_new(object, "created_s", number_or_null(v->created_s));
 	json_object_set_new(object, "devices", devices);
 	json_object_set_new(object, "processes", processes);

@@ -23,9 +23,13 @@
 
 #define COMMAND "run"
 
+enum { KEY_MOVABLE = 256, KEY_OVERSUBSCRIBE, KEY_RESIDENT, KEY_HOST };
+
 struct options {
 	char specs[LIMITS_KINDS][RATION_SPEC_BYTES]; /* "" = no such option */
-	const char *name;                            /* NULL = made from the command */
+	/* Set by options of their own, as if their variables were. NULL: not said. */
+	const char *movable, *oversubscribe, *resident, *host;
+	const char *name; /* NULL = made from the command */
 	bool has_sim;
 	const char *sim; /* as RATION_SIM, or NULL */
 	char **command;
@@ -49,6 +53,7 @@ static const char doc[] =
 	"percents of the device's time, 1 to 100 (30 or 0:30,1:50). Without --mem the limits are "
 	"those of RATION_MEM or of the scheduler's variables, else there are none; without --sm "
 	"likewise those of RATION_SM.\n\n"
+	"With --oversubscribe, --resident or --host a memory limit may pass what the GPU has.\n\n"
 	"The exit status is COMMAND's; 2 for a wrong command line, 125 when it could not be "
 	"started as a tenant, 126 when it cannot be executed, 127 when it is not found.";
 
@@ -56,6 +61,14 @@ static const struct argp_option option_table[] = {
 	{ "mem", 'm', "SPEC", 0, "memory limit", 0 },
 	{ "sm", 't', "SPEC", 0, "limit of GPU time, in percent", 0 },
 	{ "name", 'n', "NAME", 0, "name of the tenant (letters, digits and . _ -)", 0 },
+	{ "movable", KEY_MOVABLE, NULL, 0, "its memory may leave the GPU: see `ration suspend`",
+	  0 },
+	{ "oversubscribe", KEY_OVERSUBSCRIBE, NULL, 0,
+	  "its memory is movable, and what the GPU has no room for lies in host memory", 0 },
+	{ "resident", KEY_RESIDENT, "SIZE", 0,
+	  "--oversubscribe, with no more than this of it on each GPU", 0 },
+	{ "host", KEY_HOST, "SIZE", 0,
+	  "--oversubscribe, with no more than this of it in host memory", 0 },
 	{ "sim", 's', "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
 	  "use the software GPU, set up by mem=8g,count=2 and the like", 0 },
 	{ 0 },
@@ -81,6 +94,18 @@ static void take_limits(enum limits_kind kind, const char *spec, struct argp_sta
 		argp_failure(state, TOOLS_USAGE, 0, "%s: %s", option, err.text);
 }
 
+static const char *checked_size(const char *option, const char *text, struct argp_state *state)
+{
+	struct limits_error err;
+
+	if (strpbrk(text, ",:"))
+		argp_failure(state, TOOLS_USAGE, 0, "%s: '%s' is a list; give one size", option,
+			     text);
+	if (limits_check(LIMITS_MEM, text, LIMITS_ZERO_IS_ERROR, &err) < 0)
+		argp_failure(state, TOOLS_USAGE, 0, "%s: %s", option, err.text);
+	return text;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	const char *wrong;
@@ -97,6 +122,18 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		if (wrong)
 			argp_failure(state, TOOLS_USAGE, 0, "--name: '%s' %s", arg, wrong);
 		opt.name = arg;
+		return 0;
+	case KEY_MOVABLE:
+		opt.movable = "true";
+		return 0;
+	case KEY_OVERSUBSCRIBE:
+		opt.oversubscribe = "true";
+		return 0;
+	case KEY_RESIDENT:
+		opt.resident = checked_size("--resident", arg, state);
+		return 0;
+	case KEY_HOST:
+		opt.host = checked_size("--host", arg, state);
 		return 0;
 	case 's':
 		opt.has_sim = true;
@@ -126,6 +163,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
  */
 static const char *getenv_here(const char *name)
 {
+	const struct {
+		enum conf_var var;
+		const char *value;
+	} options[] = {
+		{ CONF_RATION_MOVABLE, opt.movable },
+		{ CONF_RATION_OVERSUBSCRIBE, opt.oversubscribe },
+		{ CONF_RATION_RESIDENT, opt.resident },
+		{ CONF_RATION_HOST, opt.host },
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (options[i].value && !strcmp(name, conf_name(options[i].var)))
+			return options[i].value;
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
 		const char *theirs = conf_name(conf_schedulers(kind));
 
@@ -319,7 +369,9 @@ static int start(const struct conf *conf)
 		.sm_source = conf->sm_source,
 		.sm_policy = conf->sm_policy,
 		.priority = conf->priority,
-		.flags = conf->context_free ? RATION_FLAG_CONTEXT_FREE : 0,
+		.flags = conf_region_flags(conf),
+		.resident_bytes = conf->resident_bytes,
+		.host_bytes = conf->host_bytes,
 	};
 	const char *const specs[LIMITS_KINDS] = {
 		[LIMITS_MEM] = conf->mem_spec,

@@ -294,8 +294,44 @@ static int own_driver(void *arg)
 	return count == 2 ? 0 : 1;
 }
 
+static int64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static int one_context(void *arg)
+{
+	CUcontext ctx;
+
+	(void)arg;
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	return 0;
+}
+
+/* Contexts take their time one after another, in whichever processes: a bound that no load breaks. */
+static int slow_starts(void *arg)
+{
+	int64_t begin_ns = monotonic_ns();
+	pid_t other;
+
+	(void)arg;
+	check_machine("count=1,mem=1g,context=64m,start=30");
+	other = fork();
+	one_context(NULL);
+	if (other == 0)
+		_exit(check_failures ? 1 : 0);
+	waitpid(other, NULL, 0);
+	TRUE(monotonic_ns() - begin_ns >= 60 * 1000000);
+	return check_end();
+}
+
 int main(void)
 {
+	TRUE(check_child(slow_starts, NULL));
 	check_machine("count=2,mem=1g,context=64m,sms=2");
 	TRUE(check_child(own_driver, NULL));
 	OK(cuInit(0));

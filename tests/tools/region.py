@@ -18,7 +18,10 @@ SM_POLICY_AT = SM_SPEC_AT + 2048 + 128
 SM_CHANGE_AT = SM_POLICY_AT + 4
 PACE_AT = SM_CHANGE_AT + 4 + 47 * 8
 PACE_BYTES = 256 + 2112 * 8 + 1024 * 64  # include/ration/pace.h
-FILE_BYTES = PACE_AT + 32 * PACE_BYTES
+RESIDENCY_AT, RESIDENCY_BYTES = PACE_AT + 32 * PACE_BYTES, 320
+FILE_BYTES = RESIDENCY_AT + 1024 * RESIDENCY_BYTES
+FLAGS_AT, SUSPEND_WANT_AT = RATION_AT + 2288, RATION_AT + 2312
+MOVABLE = 2
 POLICY_DEFAULT, POLICY_FORCE, POLICY_DISABLE = 0, 1, 2
 LOCK_SLOT = 1 << 40
 LOCK_KEEPER = LOCK_SLOT + 65536
@@ -71,6 +74,12 @@ def add_process(image, slot, pid, comm, used):
         put(image, hami + 8 + 64 * device + 32, "Q", size)
     bound = struct.unpack_from("<i", image, 2008896)[0]
     put(image, 2008896, "i", max(bound, slot + 1))
+
+
+def set_residency(image, slot, card_bytes, host_bytes, is_suspended, rc=0):
+    at = RESIDENCY_AT + RESIDENCY_BYTES * slot
+    put(image, at, "Q", card_bytes)
+    put(image, at + 256, "QQIi", host_bytes, 0, is_suspended, rc)
 
 
 def start_ticks(pid):

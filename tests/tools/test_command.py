@@ -41,7 +41,7 @@ def test_without_arguments_it_says_how_to_use_it(ration):
 def test_unknown_command(ration, word):
     out = ration(word)
     assert out.returncode == 2
-    assert f"'{word}'" in out.stderr and "run, ps, limit and doctor" in out.stderr
+    assert f"'{word}'" in out.stderr and "run, ps, limit, suspend, resume and doctor" in out.stderr
 
 
 @pytest.mark.parametrize("command", ["ps", "doctor"])

@@ -14,7 +14,7 @@ def page(name):
     return (ROOT / "docs" / "man" / name).read_text().replace("\\", "")
 
 
-@pytest.mark.parametrize("command", ["run", "ps", "limit", "doctor"])
+@pytest.mark.parametrize("command", ["run", "ps", "limit", "suspend", "resume", "doctor"])
 def test_every_option_is_in_the_manual(ration, command):
     options = set(re.findall(r"^  -(\w), --(\w+)", ration(command, "--help").stdout, re.M))
     options = {o for o in options if o[1] not in ("help", "usage", "version")}

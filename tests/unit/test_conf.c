@@ -43,6 +43,40 @@ static int load_file(const char *text, const char *const *env)
 	return load(scratch_file("overrideEnv", text, strlen(text)), env);
 }
 
+static void test_places(void **state)
+{
+	(void)state;
+	assert_int_equal(load_env(ENV()), 0);
+	assert_false(conf.is_movable || conf.is_oversubscribed);
+	assert_int_equal(conf_region_flags(&conf), 0);
+	assert_int_equal(load_env(ENV("RATION_MOVABLE=true")), 0);
+	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE);
+	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=true")), 0);
+	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);
+	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=1")), 0);
+	assert_false(conf.is_movable);
+	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=true", "RATION_OVERSUBSCRIBE=false")), 0);
+	assert_false(conf.is_movable);
+	assert_int_equal(load_env(ENV("RATION_RESIDENT=8g", "RATION_HOST=512m")), 0);
+	assert_true(conf.is_movable && conf.is_oversubscribed);
+	assert_int_equal(conf.resident_bytes, 8 * GIB);
+	assert_int_equal(conf.host_bytes, 512 * MIB);
+}
+
+static void test_places_that_cannot_be_understood(void **state)
+{
+	static const char *const wrong[] = { "RATION_RESIDENT=0",      "RATION_RESIDENT=0:8g",
+					     "RATION_HOST=lots",       "RATION_HOST=",
+					     "RATION_HOST=1g,2g",      "RATION_MOVABLE=perhaps",
+					     "RATION_OVERSUBSCRIBE=2g" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		assert_int_equal(load_env(ENV(wrong[i])), -EINVAL);
+		assert_int_equal(strncmp(conf.error, wrong[i], strcspn(wrong[i], "=")), 0);
+	}
+}
+
 static void test_nothing_set(void **state)
 {
 	(void)state;
@@ -726,6 +760,8 @@ static void test_rows_have_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_places_that_cannot_be_understood),
 		cmocka_unit_test(test_nothing_set),
 		cmocka_unit_test(test_our_variables),
 		cmocka_unit_test(test_what_cannot_be_understood),

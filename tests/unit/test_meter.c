@@ -5,6 +5,7 @@
 
 #include "check.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define NOW_NS (1000 * NSEC_PER_SEC)
@@ -462,6 +463,7 @@ static void a_marker_for_a_dropped_stream_is_refused(void **state)
 
 enum { LAUNCHERS = 3, LAUNCHES = BUILD_SANITIZED ? 5000 : 50000 };
 static _Atomic int launching;
+static _Atomic int64_t clock_ns; /* of all threads: no end is before a launch that it is said of */
 
 static void *launch_much(void *arg)
 {
@@ -469,7 +471,8 @@ static void *launch_much(void *arg)
 	struct means_entry *work = means_find(&meter->means, 5);
 
 	for (int i = 0; i < LAUNCHES; i++)
-		launch(mine, meter_lane(meter, mine, 11, 1), work, NOW_NS + i * 3 * USEC);
+		launch(mine, meter_lane(meter, mine, 11, 1), work,
+		       atomic_fetch_add(&clock_ns, USEC) + USEC);
 	meter_thread_end(meter, mine);
 	launching--;
 	return NULL;
@@ -482,21 +485,23 @@ static void launching_and_measuring_go_on_at_once(void **state)
 	pthread_t threads[LAUNCHERS];
 	struct lane *lanes[4];
 	struct marker_query query;
-	int64_t now_ns = NOW_NS;
+	int64_t now_ns;
 
 	(void)state;
 	known(5, USEC);
+	clock_ns = NOW_NS;
 	launching = LAUNCHERS;
 	for (int i = 0; i < LAUNCHERS; i++) {
 		mine[i] = (struct meter_thread){ .id = 10 + (uint64_t)i };
 		assert_int_equal(pthread_create(&threads[i], NULL, launch_much, &mine[i]), 0);
 	}
 	while (launching) {
-		now_ns += USEC;
 		if (marker_tails(meter, NULL, INT64_MAX, lanes, 4))
-			marker_put(meter, lanes[0], METER_TAIL, 7, NULL, now_ns);
-		if (marker_pending(meter, &query, 1))
-			marker_ended(meter, &query, now_ns, now_ns);
+			marker_put(meter, lanes[0], METER_TAIL, 7, NULL, clock_ns);
+		if (!marker_pending(meter, &query, 1))
+			continue;
+		now_ns = atomic_fetch_add(&clock_ns, USEC) + USEC;
+		marker_ended(meter, &query, now_ns, now_ns);
 	}
 	for (int i = 0; i < LAUNCHERS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -224,7 +224,7 @@ static void body_full_disk(void *arg)
 
 	(void)arg;
 	mount_begin();
-	mount_tmpfs(path_of("mnt"), "size=6m");
+	mount_tmpfs(path_of("mnt"), "size=7m");
 	scratch_file("mnt/hami", hami, HAMI_REGION_BYTES + 1);
 	fill_disk(path_of("mnt/filler"), 64 * 1024);
 	refused(path_of("mnt/new"), -ENOSPC, "free");
@@ -255,7 +255,7 @@ static void body_full_disk_without_fallocate(void *arg)
 
 	(void)arg;
 	mount_begin();
-	mount_tmpfs(path_of("mnt"), "size=6m");
+	mount_tmpfs(path_of("mnt"), "size=7m");
 	if (!refuse_call(SYS_fallocate, REFUSE_ANY, 0, EOPNOTSUPP))
 		child_skip("no seccomp filter can be set here");
 	scratch_file("mnt/hami", hami, HAMI_REGION_BYTES + 1);

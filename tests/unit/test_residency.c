@@ -1,0 +1,92 @@
+#include "shm/residency.h"
+
+#include "base/units.h"
+#include "check.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { THREADS = 8, ROUNDS = 4000 };
+
+static struct ration_region *make(void)
+{
+	struct ration_region *own = aligned_alloc(64, sizeof(*own));
+
+	assert_non_null(own);
+	memset(own, 0, sizeof(*own));
+	memset(own->hint, 1, THREADS);
+	return own;
+}
+
+static void test_the_sum_has_a_bound(void **state)
+{
+	struct ration_region *own = make();
+
+	(void)state;
+	assert_int_equal(residency_add(own, 0, 3, 6 * MIB, 8 * MIB), 0);
+	assert_int_equal(residency_add(own, 1, 3, 3 * MIB, 8 * MIB), -EDQUOT);
+	assert_int_equal(residency_add(own, 1, 3, 2 * MIB, 8 * MIB), 0);
+	assert_int_equal(residency_sum(own, 3), 8 * MIB);
+	assert_int_equal(residency_sum(own, 2), 0);
+	assert_int_equal(residency_add(own, 1, RESIDENCY_HOST, 3 * MIB, UINT64_MAX), 0);
+	assert_int_equal(residency_add(own, 1, RESIDENCY_HOST, UINT64_MAX - MIB, UINT64_MAX),
+			 -EDQUOT);
+	residency_clear(own, 1);
+	assert_int_equal(residency_sum(own, 3), 6 * MIB);
+	assert_int_equal(residency_sum(own, RESIDENCY_HOST), 0);
+	residency_sub(own, 0, 3, 6 * MIB);
+	assert_int_equal(residency_sum(own, 3), 0);
+	free(own);
+}
+
+static struct {
+	struct ration_region *own;
+	uint64_t granted_bytes, worst_bytes;
+} crowd;
+
+static void *be_member(void *arg)
+{
+	unsigned slot = (unsigned)(uintptr_t)arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t now, worst;
+
+		if (residency_add(crowd.own, slot, 0, MIB, 3 * MIB) < 0)
+			continue;
+		now = __atomic_add_fetch(&crowd.granted_bytes, MIB, __ATOMIC_SEQ_CST);
+		worst = __atomic_load_n(&crowd.worst_bytes, __ATOMIC_RELAXED);
+		while (now > worst &&
+		       !__atomic_compare_exchange_n(&crowd.worst_bytes, &worst, now, true,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			;
+		__atomic_sub_fetch(&crowd.granted_bytes, MIB, __ATOMIC_SEQ_CST);
+		residency_sub(crowd.own, slot, 0, MIB);
+	}
+	return NULL;
+}
+
+static void test_a_crowd_never_passes_it(void **state)
+{
+	pthread_t threads[THREADS];
+
+	(void)state;
+	crowd.own = make();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, be_member, (void *)i), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(crowd.worst_bytes >= MIB && crowd.worst_bytes <= 3 * MIB);
+	assert_int_equal(residency_sum(crowd.own, 0), 0);
+	free(crowd.own);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_sum_has_a_bound),
+		cmocka_unit_test(test_a_crowd_never_passes_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

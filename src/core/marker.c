@@ -56,6 +56,13 @@ static bool is_lately(const int64_t *moment_ns, int64_t now_ns)
 	return was_ns > 0 && now_ns - was_ns < LATELY_NS;
 }
 
+/* The next launch of each thread in the stream gets a METER_START. lock held. */
+static void ask_start(struct meter_stream *stream)
+{
+	for (unsigned i = 0; i < REPLAY_LANES; i++)
+		__atomic_store_n(&stream->lanes[i].wants_start, 1, __ATOMIC_RELAXED);
+}
+
 /*
  * What is in the stream has its end. Where launches are held and other processes use the device, the next
  * gets a marker before it: the device runs one process at a time and takes a tenth of a millisecond to go to
@@ -63,10 +70,8 @@ static bool is_lately(const int64_t *moment_ns, int64_t now_ns)
  */
 static void want_start(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
-	if (!is_lately(&meter->held_ns, now_ns) || !is_lately(&meter->crowded_ns, now_ns))
-		return;
-	for (unsigned i = 0; i < REPLAY_LANES; i++)
-		__atomic_store_n(&stream->lanes[i].wants_start, 1, __ATOMIC_RELAXED);
+	if (is_lately(&meter->held_ns, now_ns) && is_lately(&meter->crowded_ns, now_ns))
+		ask_start(stream);
 }
 
 /* How far the lanes have come. lock held. */
@@ -397,15 +402,35 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 	stream->unready_ns = 0;
 }
 
-void marker_point(struct meter *meter, struct lane *lane, struct marker_point *out_point)
+bool marker_point(struct meter *meter, uint64_t stream, uint64_t context,
+		  struct marker_point *out_point)
 {
-	struct meter_stream *stream = stream_of(meter, lane);
+	struct meter_stream *at;
 
 	pthread_mutex_lock(&meter->lock);
-	out_point->stream = stream;
-	out_point->life = stream->life;
-	take_point(stream, &out_point->point);
+	at = meter_stream(meter, stream, context, false);
+	if (at) {
+		out_point->stream = at;
+		out_point->life = at->life;
+		take_point(at, &out_point->point);
+	}
 	pthread_mutex_unlock(&meter->lock);
+	return at != NULL;
+}
+
+struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context)
+{
+	struct lane *lane = NULL;
+	struct meter_stream *at;
+
+	pthread_mutex_lock(&meter->lock);
+	at = meter_stream(meter, stream, context, true);
+	if (at) {
+		ask_start(at);
+		lane = unmarked_lane(at, 0, INT64_MAX);
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return lane;
 }
 
 void marker_reached(struct meter *meter, const struct marker_point *point, int64_t begin_ns,
@@ -438,10 +463,22 @@ void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64
 	pthread_mutex_unlock(&meter->lock);
 }
 
-void marker_unready(struct meter *meter, struct lane *lane, int64_t now_ns)
+void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns)
+{
+	struct meter_stream *at;
+
+	pthread_mutex_lock(&meter->lock);
+	at = meter_stream(meter, stream, context, false);
+	if (at)
+		at->unready_ns = now_ns;
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_point_unready(struct meter *meter, const struct marker_point *point, int64_t now_ns)
 {
 	pthread_mutex_lock(&meter->lock);
-	stream_of(meter, lane)->unready_ns = now_ns;
+	if (point->stream->life == point->life)
+		point->stream->unready_ns = now_ns;
 	pthread_mutex_unlock(&meter->lock);
 }
 

@@ -109,6 +109,10 @@ struct meter_thread {
 /* meter.lock held. What is known of a context; made if wanted, NULL when there is none or no room. */
 struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_wanted);
 
+/* meter.lock held. A stream; made if wanted, NULL when there is none or no room. */
+struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t context,
+				  bool is_wanted);
+
 /* The slow side of meter_lane(). */
 struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,
 			     uint64_t context);

@@ -100,6 +100,26 @@ static inline bool work_passes(const void *function)
 	return gate_is_watched() && !metering_is_on() && function_is_settled(function);
 }
 
+/*
+ * As GATED() for a call that has the stream do or wait for something that is not counted, if `is_long`: it may
+ * take long enough to matter.
+ */
+#define GATED_FENCE(sym, is_long, stream, is_per_thread, ...) \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))        \
+	{                                                     \
+		uint32_t was_in;                              \
+		CUresult res;                                 \
+                                                              \
+		if (!ENTER_HAS(sym))                          \
+			return enter_missing();               \
+		if (metering_is_on() && (is_long))            \
+			work_fence(stream, is_per_thread);    \
+		was_in = gate_enter();                        \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));      \
+		gate_leave(was_in);                           \
+		return res;                                   \
+	}
+
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
 #define GATED_WAIT(sym, is_per_thread, ...)                                \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \

@@ -10,6 +10,7 @@
 #include "drv/gpu_event.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "hook/event_point.h"
 #include "hook/stream_key.h"
 #include "hook/work.h"
 
@@ -136,6 +137,7 @@ void metering_init(struct region *region)
 	state.s.region = region;
 	gpu_event_init();
 	again_init();
+	event_point_init();
 	watch(clock_now_ns());
 }
 

@@ -305,13 +305,26 @@ static void obey_monitor(void)
 	}
 }
 
+/*
+ * A marker behind what is in the stream now; the context's where no other stream of it has work. NULL in our
+ * own calls is the legacy stream.
+ */
+static void mark_lane(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
+		      bool is_per_thread, uint64_t context, struct means_entry *entry)
+{
+	bool is_whole = !atomic_load(&metering_captures) && real.cuCtxRecordEvent &&
+			meter_is_single(meter, lane);
+
+	if (!stream && is_per_thread)
+		stream = CU_STREAM_PER_THREAD;
+	metering_mark(meter, lane, kind, stream, context, entry, true, is_whole);
+}
+
 /* A marker at one end of a launch. */
 static void mark(struct work *w, enum meter_kind kind, struct means_entry *entry)
 {
-	bool is_whole = !atomic_load(&metering_captures) && real.cuCtxRecordEvent &&
-			meter_is_single(w->meter, w->lane);
-
-	metering_mark(w->meter, w->lane, kind, w->call.stream, w->context, entry, true, is_whole);
+	mark_lane(w->meter, w->lane, kind, w->call.stream, w->call.is_per_thread, w->context,
+		  entry);
 }
 
 /* A function of a context cannot be launched in another; all else goes where the thread is. */
@@ -437,4 +450,51 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 	marker_waited(p->meter, is_context ? 0 : p->key, p->context,
 		      begin_ns < now_ns ? begin_ns : now_ns, now_ns);
 	metering_check_debt(p->meter);
+}
+
+/* Where the calling thread's work in the stream is measured; NULL where it is not, or is captured. */
+static struct place *measured_place(CUstream stream, bool is_per_thread)
+{
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
+
+	return p && p->meter && !work_is_captured(stream, is_per_thread) ? p : NULL;
+}
+
+const struct meter *work_meter(CUstream stream, bool is_per_thread)
+{
+	struct place *p = measured_place(stream, is_per_thread);
+
+	return p ? p->meter : NULL;
+}
+
+void work_unready(CUstream stream, bool is_per_thread)
+{
+	int64_t now_ns = clock_now_ns();
+	struct place *p = measured_place(stream, is_per_thread);
+
+	if (p)
+		marker_unready(p->meter, p->key, p->context, now_ns);
+}
+
+bool work_point(CUstream stream, bool is_per_thread, struct meter **out_meter,
+		struct marker_point *out_point)
+{
+	struct place *p = measured_place(stream, is_per_thread);
+
+	if (!p || !marker_point(p->meter, p->key, p->context, out_point))
+		return false;
+	*out_meter = p->meter;
+	return true;
+}
+
+void work_fence(CUstream stream, bool is_per_thread)
+{
+	struct place *p = measured_place(stream, is_per_thread);
+	struct lane *lane = p ? marker_fence(p->meter, p->key, p->context) : NULL;
+	int saved = errno;
+
+	if (lane)
+		mark_lane(p->meter, lane, METER_TAIL, stream, is_per_thread, p->context, NULL);
+	errno = saved;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "abi/cuda.h"
+#include "core/marker.h"
 #include "hook/again.h"
 #include "hook/first_launch.h"
 
@@ -50,5 +51,23 @@ void work_end_threads(void);
  * stream, or with `is_context` all of the calling thread's context, is done. WORK_AT_ONCE: a query that
  * said so without waiting.
  */
+/* The driver said that the stream is not done. */
+void work_unready(CUstream stream, bool is_per_thread);
+
+/*
+ * Before the program records an event into the stream: how far that has come, and in which meter. False
+ * where nothing is measured.
+ */
+bool work_point(CUstream stream, bool is_per_thread, struct meter **out_meter,
+		struct marker_point *out_point);
+
+/* What measures the stream; NULL where nothing does. */
+const struct meter *work_meter(CUstream stream, bool is_per_thread);
+
+/*
+ * Before something goes into the stream that is not the device's work, or waits for what is not: that time is
+ * not counted.
+ */
+void work_fence(CUstream stream, bool is_per_thread);
 #define WORK_AT_ONCE INT64_MAX
 void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);

@@ -230,7 +230,7 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 	if (tenant->sparse)
 		sparse_launched(tenant->sparse, at);
 	if (tenant->program.depth <= TENANT_DEPTH)
-		marker_point(meter, lane,
+		marker_point(meter, lane->key, 1,
 			     &thread->points[stream][thread->submitted[stream] % TENANT_DEPTH]);
 	thread->submitted[stream]++;
 	thread->launches++;

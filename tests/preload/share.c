@@ -206,6 +206,72 @@ static void threads(int argc, char **argv)
 	OK(cuCtxSynchronize());
 }
 
+static void sleep_a_second(void *unused)
+{
+	struct timespec second = { .tv_sec = 1 };
+
+	(void)unused;
+	nanosleep(&second, NULL);
+}
+
+static void sleep_in_callback(CUstream stream, CUresult status, void *unused)
+{
+	(void)stream;
+	(void)status;
+	sleep_a_second(unused);
+}
+
+/* A launch behind something that takes a second; counted, it would be owed for a hundred at 1 %. */
+static void launch_behind(CUstream stream, const char *what)
+{
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	client_say(what, 1);
+}
+
+/* What a stream waits for is not the device's time. Two devices. */
+static void waits(int argc, char **argv)
+{
+	CUstream stream, other, far;
+	CUcontext far_ctx;
+	CUdeviceptr word;
+	CUevent event;
+
+	(void)argc;
+	(void)argv;
+	start();
+	stream = new_stream();
+	other = new_stream();
+	OK(cuMemAlloc_v2(&word, 4));
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+
+	OK(cuLaunchHostFunc(stream, sleep_a_second, NULL));
+	launch_behind(stream, "function");
+	OK(cuStreamAddCallback(stream, sleep_in_callback, NULL, 0));
+	launch_behind(stream, "callback");
+
+	OK(cuStreamWriteValue32_v2(other, word, 0, 0));
+	OK(cuStreamSynchronize(other));
+	OK(cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+	launch(stream, 20 * USEC);
+	sleep_a_second(NULL);
+	OK(cuStreamWriteValue32_v2(other, word, 1, 0));
+	launch_behind(stream, "value");
+
+	OK(cuDevicePrimaryCtxRetain(&far_ctx, 1));
+	OK(cuCtxSetCurrent(far_ctx));
+	far = new_stream();
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	OK(cuLaunchHostFunc(far, sleep_a_second, NULL));
+	OK(cuEventRecord(event, far));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamWaitEvent(stream, event, 0));
+	launch_behind(stream, "event");
+}
+
 /* Launches until standard input says so. */
 static void busy(int argc, char **argv)
 {
@@ -224,13 +290,10 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },
-		{ "forms", forms },
-		{ "capture", capture },
-		{ "ends", ends },
-		{ "threads", threads },
-		{ "busy", busy },
-		{ 0 },
+		{ "held", held },       { "forms", forms },
+		{ "capture", capture }, { "ends", ends },
+		{ "threads", threads }, { "waits", waits },
+		{ "busy", busy },       { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -62,6 +62,20 @@ def test_processes_at_once(limited, version):
     assert limited.slots() == {}
 
 
+@pytest.mark.plain
+@pytest.mark.parametrize("version", [None, "12.4"])
+def test_what_a_stream_waits_for_is_not_owed(limited, version):
+    """Counted, each second would be paid for with a hundred."""
+    if version:
+        limited.sim["driver"] = version
+    limited.sim["count"] = 2
+    limited.settings["RATION_SM"] = "1"
+    program = limited.start("share", "waits")
+    for what in ("function", "callback", "value", "event"):
+        program.await_word(f"{what} 1", timeout=30)
+    program.end()
+
+
 def owing(place):
     """A process of the tenant that owes for a launch and is held at the next."""
     program = place.start("share", "held").await_word("first")

@@ -179,6 +179,61 @@ static void a_late_probe_tells_of_others(void **state)
 	assert_true(is_wanted_after_a_tail(NOW_NS + 5 * MSEC));
 }
 
+/* What is not counted comes into the stream: work before it is marked, and that behind it too. */
+static void a_fence_asks_for_a_start(void **state)
+{
+	(void)state;
+	/* Also in a stream that is new. */
+	assert_null(marker_fence(meter, 77, 1));
+	assert_true(lane_wants_start(meter_lane(meter, &thread, 77, 1)));
+	launch(NOW_NS);
+	assert_ptr_equal(marker_fence(meter, 11, 1), lane);
+	marker_put(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
+	assert_null(marker_fence(meter, 11, 1));
+	assert_true(lane_wants_start(lane));
+	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 300 * USEC);
+	launch(NOW_NS + 302 * USEC);
+	marker_put(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 303 * USEC);
+	answer(1, NOW_NS + 200 * USEC);
+	answer(2, NOW_NS + 900 * MSEC);
+	answer(3, NOW_NS + 900 * MSEC + 200 * USEC);
+	assert_in_range(busy_ns(), 340 * USEC, 460 * USEC);
+}
+
+static void a_point_is_of_a_stream_with_launches(void **state)
+{
+	struct marker_point point;
+
+	(void)state;
+	assert_false(marker_point(meter, 12, 1, &point));
+	assert_true(marker_point(meter, 11, 1, &point));
+	assert_ptr_equal(point.stream, &meter->streams[0]);
+}
+
+/* A query that says "done" just after one that said "not yet" tells the end; alone it bounds it. */
+static void a_polling_loop_tells_the_end(void **state)
+{
+	struct marker_point point;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		int64_t at_ns = NOW_NS + i * 10 * MSEC, done_ns = at_ns + 700 * USEC;
+
+		launch(at_ns);
+		assert_true(marker_point(meter, 11, 1, &point));
+		if (i == 1)
+			marker_point_unready(meter, &point, done_ns - 5 * USEC);
+		marker_reached(meter, &point, done_ns, done_ns);
+		/* By prediction 200 us, by the loop 700. */
+		assert_in_range(busy_ns(), (160 + i * 700) * USEC, (240 + i * 700) * USEC);
+	}
+	launch(NOW_NS + 30 * MSEC);
+	marker_unready(meter, 11, 1, NOW_NS + 30 * MSEC + 395 * USEC);
+	marker_waited(meter, 11, 1, NOW_NS + 30 * MSEC + 400 * USEC,
+		      NOW_NS + 30 * MSEC + 400 * USEC);
+	assert_in_range(busy_ns(), 1240 * USEC, 1360 * USEC);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -191,6 +246,9 @@ int main(void)
 		TEST(a_start_is_wanted_where_others_are_and_launches_are_held),
 		TEST(a_start_is_wanted_after_a_wait),
 		TEST(a_late_probe_tells_of_others),
+		TEST(a_fence_asks_for_a_start),
+		TEST(a_point_is_of_a_stream_with_launches),
+		TEST(a_polling_loop_tells_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,19 +61,17 @@ static void end_one(struct work *w, const CUDA_LAUNCH_PARAMS *launch, CUresult r
 	pop_context(is_pushed);
 }
 
-/* One launch in each of several devices: each counts in its own. More than there are the driver refuses. */
+/* One launch in each of several devices: each counts in its own. What is none the driver refuses. */
 CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
 						   unsigned int flags)
 {
+	unsigned int begun = 0, most = launches && count <= RATION_DEVICES ? count : 0;
 	struct work w[RATION_DEVICES];
-	unsigned int begun = 0;
 	CUresult res = CUDA_SUCCESS;
 
 	if (!ENTER_HAS(cuLaunchCooperativeKernelMultiDevice))
 		return enter_missing();
-	if (!launches || count > RATION_DEVICES)
-		count = 0;
-	for (; begun < count && res == CUDA_SUCCESS; begun++)
+	for (; begun < most && res == CUDA_SUCCESS; begun++)
 		res = begin_one(&w[begun], &launches[begun]);
 	/* What was refused has ended itself. */
 	if (res != CUDA_SUCCESS)

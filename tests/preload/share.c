@@ -272,6 +272,81 @@ static void waits(int argc, char **argv)
 	launch_behind(stream, "event");
 }
 
+enum { FAR_LAUNCHES = 200 };
+
+static CUcontext contexts[2];
+static CUfunction spins[2];
+
+/* Launches that take both devices at once, in an order of the thread's own. */
+static void *launch_on_both(void *arg)
+{
+	unsigned long long ns = 20 * USEC;
+	void *params[] = { &ns };
+	CUDA_LAUNCH_PARAMS launches[2];
+
+	for (int i = 0; i < 2; i++) {
+		int at = arg ? 1 - i : i;
+
+		OK(cuCtxSetCurrent(contexts[at]));
+		launches[i] = (CUDA_LAUNCH_PARAMS){ .function = spins[at],
+						    .gridDimX = 1,
+						    .gridDimY = 1,
+						    .gridDimZ = 1,
+						    .blockDimX = 1,
+						    .blockDimY = 1,
+						    .blockDimZ = 1,
+						    .hStream = new_stream(),
+						    .kernelParams = params };
+	}
+	for (int i = 0; i < FAR_LAUNCHES; i++) {
+		OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
+		/* What the driver refuses has taken nothing. */
+		IS(cuLaunchCooperativeKernelMultiDevice(launches, 2, 4), CUDA_ERROR_INVALID_VALUE);
+	}
+	for (int i = 0; i < 2; i++)
+		OK(cuStreamSynchronize(launches[i].hStream));
+	return NULL;
+}
+
+/*
+ * Two threads that each want both devices, one after the other, each while the other has one: nobody waits
+ * for ever. Beside them work on one device, and captures, which shut the gate for a moment.
+ */
+static void both(int argc, char **argv)
+{
+	CUmodule module;
+	pthread_t threads[3];
+	int stop = 0;
+
+	(void)argc;
+	(void)argv;
+	start();
+	contexts[0] = ctx;
+	spins[0] = spin;
+	OK(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+	OK(cuCtxSetCurrent(contexts[1]));
+	OK(cuModuleLoadData(&module, SPIN));
+	OK(cuModuleGetFunction(&spins[1], module, "spin"));
+	OK(cuCtxSetCurrent(ctx));
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_on_both, i ? &stop : NULL) == 0);
+	CHECK(pthread_create(&threads[2], NULL, launch_meanwhile, &stop) == 0);
+	for (int i = 0; i < 20; i++) {
+		CUstream stream = new_stream();
+		CUgraph graph;
+
+		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		launch(stream, 2 * USEC);
+		OK(cuStreamEndCapture(stream, &graph));
+		OK(cuGraphDestroy(graph));
+		OK(cuStreamDestroy_v2(stream));
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	CHECK(pthread_join(threads[2], NULL) == 0);
+}
+
 /* Launches until standard input says so. */
 static void busy(int argc, char **argv)
 {
@@ -290,10 +365,9 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },       { "forms", forms },
-		{ "capture", capture }, { "ends", ends },
-		{ "threads", threads }, { "waits", waits },
-		{ "busy", busy },       { 0 },
+		{ "held", held }, { "forms", forms },     { "capture", capture },
+		{ "ends", ends }, { "threads", threads }, { "waits", waits },
+		{ "both", both }, { "busy", busy },       { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -62,6 +62,13 @@ def test_processes_at_once(limited, version):
     assert limited.slots() == {}
 
 
+@pytest.mark.parametrize("limit_pct", ["20", "2"])
+def test_launches_on_two_devices_at_once(limited, limit_pct):
+    limited.sim["count"] = 2
+    limited.settings["RATION_SM"] = limit_pct
+    limited.run("share", "both", timeout=100)
+
+
 @pytest.mark.plain
 @pytest.mark.parametrize("version", [None, "12.4"])
 def test_what_a_stream_waits_for_is_not_owed(limited, version):

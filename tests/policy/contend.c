@@ -95,6 +95,49 @@ static void judge(const struct scene *scene, int64_t kernel_ns, double under, do
 	printf("\n");
 }
 
+/*
+ * Two tenants with a limit each, always at work: what they get done is as their limits are,
+ * whatever the length of their kernels. Limits that leave room for switching: with 30 and 70 the
+ * device is full before the second has its own. A kernel that is longer than a turn is preempted
+ * in it, and that counts: then the ratio is off by up to a third.
+ */
+static void two_tenants(int64_t kernel_ns, uint32_t own_pct, uint32_t other_pct)
+{
+	struct tenant_program own = { .processes = 1,
+				      .threads = 1,
+				      .streams = 1,
+				      .depth = 64,
+				      .kernel_ns = kernel_ns,
+				      .launch_ns = 3500 };
+	struct tenant_program other = own;
+	int64_t from_ns = BEGIN_NS + WARM_NS;
+	uint64_t own_before, other_before;
+	double ratio, wanted = (double)own_pct / other_pct;
+	double off = kernel_ns < GPU_SLICE_NS ? 0.1 : 0.34;
+	bool is_right;
+
+	other.first = 1;
+	queue = (struct queue){ .now_ns = BEGIN_NS, .random = 7 };
+	gpu_init(&gpu, &queue, false);
+	gpu.switch_ns = SWITCH_NS;
+	tenant_init(&tenant, &gpu, &own, own_pct);
+	tenant_init(&stranger, &gpu, &other, other_pct);
+	queue_run(&queue, from_ns);
+	own_before = tenant_launches(&tenant);
+	other_before = tenant_launches(&stranger);
+	queue_run(&queue, from_ns + JUDGED_NS);
+	ratio = (double)(tenant_launches(&tenant) - own_before) /
+		(double)(tenant_launches(&stranger) - other_before);
+	is_right = ratio > wanted * (1 - off) && ratio < wanted * (1 + off);
+	printf("%-30s %6g ms  %u to %u: %.3f%s\n", "two tenants, done by them",
+	       (double)kernel_ns / 1e6, own_pct, other_pct, ratio, is_right ? "" : " FAILED");
+	failures += !is_right;
+	tenant_free(&stranger);
+	tenant_free(&tenant);
+	gpu_free(&gpu);
+	queue_free(&queue);
+}
+
 int main(void)
 {
 	static const struct scene two = { .name = "two processes", .processes = 2 };
@@ -128,6 +171,12 @@ int main(void)
 	/* Nothing tells when their turn came: they get less than the limit, by what switching takes. */
 	for (int i = 0; i < 4; i++)
 		judge(&free_marks, kernels_ns[i], 25, 1);
+	for (int i = 0; i < 4; i++) {
+		two_tenants(kernels_ns[i], 15, 35);
+		two_tenants(kernels_ns[i], 10, 40);
+		two_tenants(kernels_ns[i], 20, 40);
+		two_tenants(kernels_ns[i], 25, 25);
+	}
 	printf("%d failed\n", failures);
 	return failures ? 1 : 0;
 }

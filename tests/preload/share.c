@@ -1,5 +1,7 @@
 /* Launches under a limit of GPU time, and what programs do meanwhile. */
 #include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "client.h"
@@ -39,21 +41,90 @@ static CUstream new_stream(void)
 	return stream;
 }
 
-/* Two long launches: the second has to wait for what the first owes, which is for ever here. */
+static CUgraphExec graph_of(unsigned long long ns)
+{
+	void *params[] = { &ns };
+	CUDA_KERNEL_NODE_PARAMS node = { .func = spin,
+					 .gridDimX = 1,
+					 .gridDimY = 1,
+					 .gridDimZ = 1,
+					 .blockDimX = 1,
+					 .blockDimY = 1,
+					 .blockDimZ = 1,
+					 .kernelParams = params };
+	CUgraphExec exec;
+	CUgraphNode added;
+	CUgraph graph;
+
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&added, graph, NULL, 0, &node));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return exec;
+}
+
+/* Work in the form of this name. */
+static void launch_as(const char *form, unsigned long long ns)
+{
+	CUlaunchConfig config = { .gridDimX = 1,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = 1,
+				  .blockDimY = 1,
+				  .blockDimZ = 1 };
+	void *params[] = { &ns };
+
+	if (strcmp(form, "kernel") == 0)
+		launch(NULL, ns);
+	else if (strcmp(form, "kernel_ptsz") == 0)
+		OK(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	else if (strcmp(form, "ex") == 0)
+		OK(cuLaunchKernelEx(&config, spin, params, NULL));
+	else if (strcmp(form, "ex_ptsz") == 0)
+		OK(cuLaunchKernelEx_ptsz(&config, spin, params, NULL));
+	else if (strcmp(form, "cooperative") == 0)
+		OK(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params));
+	else if (strcmp(form, "cooperative_ptsz") == 0)
+		OK(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params));
+	else if (strcmp(form, "graph") == 0)
+		OK(cuGraphLaunch(graph_of(ns), NULL));
+	else if (strcmp(form, "graph_ptsz") == 0)
+		OK(cuGraphLaunch_ptsz(graph_of(ns), NULL));
+	else
+		CHECK(!"a form of work");
+}
+
+/*
+ * Two long launches, of the form that is named: the second has to wait for what the first owes,
+ * which is for ever here.
+ */
 static void held(int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
+	const char *form = argc > 0 ? argv[0] : "kernel";
+
 	start();
 	launch(NULL, 20 * USEC);
 	OK(cuCtxSynchronize());
 	client_pause("first");
-	launch(NULL, 100 * MSEC);
+	launch_as(form, 100 * MSEC);
 	OK(cuCtxSynchronize());
 	client_pause("owes");
-	launch(NULL, 20 * USEC);
+	launch_as(form, 20 * USEC);
 	OK(cuCtxSynchronize());
 	client_pause("passed");
+}
+
+/* The same in a child that was made before the driver was started. */
+static void forked(int argc, char **argv)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+		held(argc, argv);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
 /* All forms of work, on all kinds of streams. */
@@ -309,8 +380,9 @@ static void *launch_on_both(void *arg)
 }
 
 /*
- * Two threads that each want both devices, one after the other, each while the other has one: nobody waits
- * for ever. Beside them work on one device, and captures, which shut the gate for a moment.
+ * Two threads that each want both devices, one after the other, each while the other has one:
+ * nobody waits for ever. Beside them work on one device, and captures, which shut the gate for a
+ * moment.
  */
 static void both(int argc, char **argv)
 {
@@ -365,9 +437,11 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held }, { "forms", forms },     { "capture", capture },
-		{ "ends", ends }, { "threads", threads }, { "waits", waits },
-		{ "both", both }, { "busy", busy },       { 0 },
+		{ "held", held },   { "forked", forked },
+		{ "forms", forms }, { "capture", capture },
+		{ "ends", ends },   { "threads", threads },
+		{ "waits", waits }, { "both", both },
+		{ "busy", busy },   { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -1,4 +1,6 @@
 """A limit of GPU time: what is held, what goes on, and what the monitor asks for."""
+import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -83,9 +85,9 @@ def test_what_a_stream_waits_for_is_not_owed(limited, version):
     program.end()
 
 
-def owing(place):
+def owing(place, case="held", form="kernel"):
     """A process of the tenant that owes for a launch and is held at the next."""
-    program = place.start("share", "held").await_word("first")
+    program = place.start("share", case, form).await_word("first")
     limit(place, "1")  # 100 ms at 1 % is held for ten seconds
     program.go().await_word("owes")
     program.go()
@@ -107,8 +109,33 @@ def test_a_hold_ends_with_the_limit(limited):
     program.go().end()
 
 
-def test_who_owes_is_held(limited):
+@pytest.mark.parametrize("form", ["kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative",
+                                  "cooperative_ptsz", "graph", "graph_ptsz"])
+def test_who_owes_is_held(limited, form):
+    owing(limited, form=form)
+
+
+def test_a_child_that_owes_is_held(limited):
+    program = owing(limited, "forked")
+    assert program.popen.poll() is not None
+
+
+def test_who_owes_is_held_where_there_is_no_nvml(limited):
+    """Time is measured by the driver's events alone."""
+    folder = limited.folder / "driver"
+    folder.mkdir()
+    shutil.copy(BUILD / "sim" / "libcuda.so.1", folder)
+    limited.settings["LD_LIBRARY_PATH"] = folder
     owing(limited)
+
+
+@pytest.mark.plain
+def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
+    place.settings.update(RATION_MEM="1g",
+                          LD_LIBRARY_PATH=f"{BUILD / 'preload' / 'steady'}:{BUILD / 'sim'}")
+    place.run("hot", "launches")
+    # The kernel does end it for a system call.
+    place.run("hot", "reads", status=-signal.SIGSYS)
 
 
 def test_a_monitor_holds_and_lets_go(place):

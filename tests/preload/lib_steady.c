@@ -1,8 +1,8 @@
 /*
- * Makes a driver whose GPU is a model: a kernel takes KERNEL_NS from its submission or from the end of the
- * one before, and is done for the host at once. An event of the thread that launched, soon after, runs when the
- * kernel ends; any other now. What the software GPU's threads do is up to whoever schedules them, and
- * where every instruction is counted that is no time to measure.
+ * Makes a driver whose GPU is a model: a kernel takes KERNEL_NS from its submission or from the end
+ * of the one before, and is done for the host at once. An event of the thread that launched, soon
+ * after, runs when the kernel ends; any other now. What the software GPU's threads do is up to
+ * whoever schedules them, and where every instruction is counted that is no time to measure.
  */
 #include "cuda_call.h"
 #include "cuda_context.h"

@@ -1,5 +1,12 @@
 """Programs under a limit of GPU time: all of them get there."""
+import subprocess
+from pathlib import Path
+
 import pytest
+
+from conftest import BUILD
+
+ROOT = Path(__file__).parents[2]
 
 
 # The worker frees a thread's part once the kernel no longer knows it: an order that no sanitizer sees.
@@ -54,3 +61,17 @@ def test_what_a_stream_waits_for_is_not_owed(limited, version):
     for what in ("function", "callback", "value", "event"):
         program.await_word(f"{what} 1", timeout=30)
     program.end()
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("command", [
+    ["share", "--limits", "50", "--seconds", "0.2", "--points", "100", "--only", "two processes, 10 ms"],
+    ["share", "--limits", "50", "--seconds", "0.2", "--points", "100", "--only", "1 ms beside"],
+    ["turn", "--count", "5"]])
+def test_what_asks_a_card_works(place, command):
+    """On the software GPU, where its figures mean nothing."""
+    done = subprocess.run([ROOT / "tests" / "gpu" / command[0], "--build", BUILD, *command[1:]],
+                          capture_output=True, text=True, timeout=100, check=False,
+                          env=place.environment(preload=(), RATION_REGION=None))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().endswith("1 of 1 within 100 points" if command[0] == "share" else "95%")

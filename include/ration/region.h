@@ -18,14 +18,11 @@
  *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and
- * a
- *   fork child may keep it: there a living or dead owner of our own pid namespace decides.) The
- * owner
- *   changes its slot and nobody else; who takes a slot or reaps it has its RATION_LOCK_REAP
- * meanwhile.
- *   Creation, attaching and changes of the device table, mem_spec and sm_spec happen under the byte
- * range
- *   [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
+ *   a fork child may keep it: there a living or dead owner of our own pid namespace decides.)
+ *   The owner changes its slot and nobody else; who takes a slot or reaps it has its
+ *   RATION_LOCK_REAP meanwhile.
+ *   Creation, attaching and changes of the device table, mem_spec and sm_spec happen under the
+ *   byte range [0, HAMI_REGION_BYTES), the range that HAMi-core locks too.
  *   The file is never truncated, shrunk, renamed over or unlinked while a slot is alive; the magic
  *   numbers are written last. Nothing read from the file is used as an index or a length unchecked.
  *

@@ -118,12 +118,9 @@ static void read_file(struct conf *conf, const char *path)
 		n = read_all(fd, conf->file, sizeof(conf->file));
 		close(fd);
 	}
-	if (n < 0) {
-		fail(conf, path, strerror((int)-n));
-		return;
-	}
-	if (n == sizeof(conf->file)) {
-		fail(conf, path, "the file is too long");
+	conf->is_file_unread = n < 0 || n == sizeof(conf->file);
+	if (conf->is_file_unread) {
+		fail(conf, path, n < 0 ? strerror((int)-n) : "the file is too long");
 		return;
 	}
 	for (ssize_t i = 0; i < n; i++)
@@ -407,7 +404,8 @@ static void read_limits(struct conf *conf, enum limits_kind kind)
 /* A variable that loosens limits of a kind counts in the file, or where the file sets none. */
 static bool may_loosen(const struct conf *conf, enum conf_var var, enum limits_kind kind)
 {
-	return in_file(conf, rows[var].name) || !conf->is_limited_by_file[kind];
+	return in_file(conf, rows[var].name) ||
+	       !(conf->is_limited_by_file[kind] || conf->is_file_unread);
 }
 
 /*

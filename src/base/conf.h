@@ -32,6 +32,7 @@ struct conf {
 	conf_getenv *getenv;
 	char file[CONF_FILE_BYTES]; /* the operator's file, lines ended by NUL */
 	size_t file_bytes;
+	bool is_file_unread; /* it is there and nobody knows what it limits: an error */
 
 	char mem_spec[RATION_SPEC_BYTES];     /* base/limits.h; empty: nothing is configured */
 	char mem_source[RATION_SOURCE_BYTES]; /* the variable or file it came from */
@@ -42,7 +43,7 @@ struct conf {
 	bool is_limited_by_file[LIMITS_KINDS];
 	char region_path[CONF_PATH_BYTES];
 	bool region_is_pod; /* built of POD_UID and CONTAINER_NAME: its directory is ours to make */
-	bool region_is_default; /* nobody named it: a region that cannot be had is no error */
+	bool region_is_default; /* nobody named it: where there can be none, that is no error */
 	const char *name;       /* of the tenant, or "" */
 	enum log_level log;
 	bool disabled;

@@ -25,21 +25,26 @@ bool log_enabled(enum log_level level)
 }
 
 /*
- * Writes to standard error. A pipe that nobody reads any more must not end the program: the signal
- * for it is blocked in this thread and, if the write raised it, taken back. By system calls: libc's
- * names for these are newer than glibc 2.28.
+ * Writes to standard error. A pipe that nobody reads any more must not end the program, nor a file
+ * that may not grow: the signals for these are blocked in this thread and, if the write raised one,
+ * taken back. By system calls: libc's names for some are newer than glibc 2.28, and its write() is
+ * a place where a thread may be ended, with what its caller holds.
  */
 static void put(const char *line, size_t bytes)
 {
 	static const struct timespec at_once;
 	const uint64_t pipe_signal = UINT64_C(1) << (SIGPIPE - 1);
-	uint64_t old = 0, pending = 0;
+	const uint64_t size_signal = UINT64_C(1) << (SIGXFSZ - 1), both = pipe_signal | size_signal;
+	uint64_t old = 0, pending = 0, raised = 0;
 	const size_t set_bytes = sizeof(old);
 
 	syscall(SYS_rt_sigpending, &pending, set_bytes);
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &pipe_signal, &old, set_bytes);
-	if (write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE && !(pending & pipe_signal))
-		syscall(SYS_rt_sigtimedwait, &pipe_signal, NULL, &at_once, set_bytes);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &both, &old, set_bytes);
+	if (syscall(SYS_write, STDERR_FILENO, line, bytes) < 0)
+		raised = errno == EPIPE ? pipe_signal : errno == EFBIG ? size_signal : 0;
+	raised &= ~pending;
+	if (raised)
+		syscall(SYS_rt_sigtimedwait, &raised, NULL, &at_once, set_bytes);
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, set_bytes);
 }
 

@@ -9,44 +9,47 @@
 #define MADV_WIPEONFORK 18
 #endif
 
-enum { STATES = 32 };
+enum { STATES = 64 };
 
+/* What the kernel does not wipe; atomic, and any thread may come upon a state of its own. */
 static struct {
-	/* Written once per state while the process attaches, under hook/init's state word. */
 	struct {
-		void *state;
-		size_t bytes;
+		_Atomic(void *) state;
+		_Atomic size_t bytes; /* 0: the place is free; written before `state` */
 	} kept[STATES];
-	_Atomic int count; /* how many of kept[] the kernel does not wipe */
-	_Atomic int pid;   /* of the process that filled kept[] */
+	_Atomic int pid; /* of the process that filled kept[]; 0: nothing is kept */
 } process;
 
 void process_wipe_on_fork(void *state, size_t bytes)
 {
-	int n = atomic_load(&process.count);
-
 	if (madvise(state, bytes, MADV_WIPEONFORK) == 0)
 		return;
-	for (int i = 0; i < n; i++)
-		if (process.kept[i].state == state)
+	for (int i = 0; i < STATES; i++) {
+		size_t none = 0;
+		int nobody = 0;
+
+		if (atomic_load(&process.kept[i].state) == state)
 			return;
-	if (n == STATES)
+		if (!atomic_compare_exchange_strong(&process.kept[i].bytes, &none, bytes))
+			continue;
+		atomic_compare_exchange_strong(&process.pid, &nobody, (int)getpid());
+		atomic_store(&process.kept[i].state, state);
 		return;
-	process.kept[n].state = state;
-	process.kept[n].bytes = bytes;
-	atomic_store(&process.pid, (int)getpid());
-	atomic_store(&process.count, n + 1);
+	}
 }
 
 void process_check(void)
 {
-	int n = atomic_load_explicit(&process.count, memory_order_acquire);
 	int pid = atomic_load(&process.pid);
 
-	if (n == 0 || pid == (int)getpid())
+	if (pid == 0 || pid == (int)getpid())
 		return;
 	if (!atomic_compare_exchange_strong(&process.pid, &pid, (int)getpid()))
 		return;
-	for (int i = 0; i < n; i++)
-		memset(process.kept[i].state, 0, process.kept[i].bytes);
+	for (int i = 0; i < STATES; i++) {
+		void *state = atomic_load(&process.kept[i].state);
+
+		if (state)
+			memset(state, 0, atomic_load(&process.kept[i].bytes));
+	}
 }

@@ -7,8 +7,10 @@
 #include "core/context.h"
 #include "core/function.h"
 #include "core/graph.h"
+#include "core/library.h"
 #include "core/local.h"
 #include "core/pool.h"
+#include "core/still.h"
 #include "core/suspect.h"
 
 #include <errno.h>
@@ -16,9 +18,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* How long a refusal waits for a moment in which the card can be asked. */
-#define ASK_WAIT_NS (20 * NSEC_PER_MSEC)
-#define ASK_NAP_NS (100 * NSEC_PER_USEC)
 /* How long a small request waits for its turn to look for room in open blocks. */
 #define HOPE_WAIT_NS NSEC_PER_SEC
 
@@ -61,6 +60,7 @@ void charge_init(const struct gpu_ops *ops)
 {
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.ops = ops;
+	still_init();
 	suspect_init();
 	track_init();
 	handle_init();
@@ -68,11 +68,13 @@ void charge_init(const struct gpu_ops *ops)
 	pool_init();
 	graph_init();
 	function_init();
+	library_init();
 	local_init();
 }
 
 void charge_begin(void)
 {
+	still_yield();
 	atomic_fetch_add(&state.s.begun, 1);
 }
 
@@ -138,28 +140,11 @@ void charge_freed_unknown(uint64_t addr)
 /* Managed memory is counted in pages of the host's largest usual size. */
 #define MANAGED_PAGE_BYTES UINT64_C(65536)
 
-int charge_reconcile_soon(struct dev dev, enum quota_kind kind)
-{
-	int64_t end_ns = 0;
-	int rc;
-
-	while ((rc = charge_reconcile(dev, kind)) == -EAGAIN) {
-		int64_t now_ns = clock_now_ns();
-
-		if (!end_ns)
-			end_ns = now_ns + ASK_WAIT_NS;
-		else if (now_ns >= end_ns)
-			break;
-		clock_sleep_ns(ASK_NAP_NS);
-	}
-	return rc;
-}
-
 bool charge_ask_card(struct dev dev)
 {
 	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
-	return charge_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_pools;
+	return still_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_pools;
 }
 
 /* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */
@@ -338,8 +323,7 @@ int charge_commit_object(struct charge *c, const void *handle)
 	if (rc < 0)
 		return rc;
 	/* What it is more than the estimate counts as overhead. */
-	charge_reconcile(dev, QUOTA_MODULE);
-	return quota_is_over(dev) ? -EOVERFLOW : 0;
+	return still_is_over(dev, still_reconcile(dev, QUOTA_MODULE)) ? -EOVERFLOW : 0;
 }
 
 void charge_cancel(struct charge *c)
@@ -506,8 +490,7 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
  */
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
-	uint64_t overhead = quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-	uint64_t less = bytes_beyond(card->tracked_bytes + overhead, card->driver_bytes);
+	uint64_t less = bytes_beyond(card->tracked_bytes + quota_overhead(dev), card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
 
 	quota_set_overhead(dev, kind,
@@ -583,6 +566,16 @@ int charge_reconcile(struct dev dev, enum quota_kind kind)
 	if (rc == -EAGAIN)
 		raise(dev, kind);
 	return rc;
+}
+
+uint64_t charge_doubt(struct dev dev)
+{
+	uint64_t tracked_bytes = tracked(dev), driver_bytes;
+
+	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
+		return 0;
+	return bytes_beyond(driver_bytes, tracked_bytes + quota_held(dev, QUOTA_CONTEXT) +
+						  quota_held(dev, QUOTA_MODULE));
 }
 
 int charge_watch(struct dev dev)

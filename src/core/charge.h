@@ -115,10 +115,10 @@ int charge_watch(struct dev dev);
 int64_t charge_watch_every_ns(unsigned processes);
 
 /*
- * As charge_reconcile(), and waits some milliseconds for a moment in which the card can be asked.
- * Nothing of the calling thread is under way.
+ * By how much the driver's figure for this process is more than all that is entered or counted as
+ * overhead: what other threads have just been given, or overhead that could not be told from it.
  */
-int charge_reconcile_soon(struct dev dev, enum quota_kind kind);
+uint64_t charge_doubt(struct dev dev);
 
 /*
  * Looks at the card, and changes of this process's memory that have begun and that are over, so

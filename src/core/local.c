@@ -42,11 +42,6 @@ static uint64_t cost(const struct local_area *area, uint32_t thread_bytes)
 	return bytes_round_up(bytes, TRACK_BLOCK_BYTES);
 }
 
-static uint64_t overhead(struct dev dev)
-{
-	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-}
-
 /* mutex held: the link to the context's area; to NULL when there is none. */
 static struct local_area **find(const void *ctx)
 {
@@ -117,7 +112,7 @@ static int reserve(struct local_growth *g, struct local_area *area)
 	area->threads = g->use.threads;
 	g->bytes = cost(area, want) - cost(area, area->has_bytes);
 	more = bytes_beyond(cost(area, want), cost(area, area->reserve_bytes));
-	g->before_bytes = overhead(g->use.dev);
+	g->before_bytes = quota_overhead(g->use.dev);
 	if (more)
 		rc = charge_reserve_context(g->use.dev, more);
 	else
@@ -222,7 +217,7 @@ void local_finish(struct local_growth *growth, enum local_end end)
 	/* Other things may have come or gone: most of it counts as all. */
 	has_grown = rc == -ENOTSUP ||
 		    (rc == 0 &&
-		     overhead(dev) >= bytes_sum(growth->before_bytes, growth->bytes / 2 + 1));
+		     quota_overhead(dev) >= bytes_sum(growth->before_bytes, growth->bytes / 2 + 1));
 	bytes = settle(growth, has_grown);
 	if (rc == -ENOTSUP)
 		quota_release(dev, QUOTA_CONTEXT, bytes);

@@ -2,8 +2,7 @@
  * Local memory: what the threads of a kernel keep for themselves. The driver has one area in each
  * context, with room for every thread that can be resident on the device. It begins with the
  * stack that a context has (its own cost holds that) and grows when a function is launched whose
- * threads
- * need more, so a context has the most that any function needed, not the sum.
+ * threads need more, so a context has the most that any function needed, not the sum.
  *
  * What an area will grow by is reserved before the launch, and set by the driver's own figure
  * after it. Thread safe; nothing here calls the driver but to look at the card, and that with no

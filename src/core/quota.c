@@ -296,12 +296,28 @@ int quota_charge(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	return rc;
 }
 
+/* mutex held. */
+static uint64_t overhead(int d)
+{
+	return state.s.held_bytes[d][QUOTA_CONTEXT] + state.s.held_bytes[d][QUOTA_MODULE];
+}
+
+uint64_t quota_overhead(struct dev dev)
+{
+	uint64_t bytes;
+
+	lock();
+	bytes = overhead(dev.v);
+	unlock();
+	return bytes;
+}
+
 void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	uint64_t *held = state.s.held_bytes[dev.v], have, less;
 
 	lock();
-	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
+	have = overhead(dev.v);
 	if (bytes > have) {
 		charge(dev.v, kind, bytes - have);
 	} else if (bytes < have) {
@@ -315,10 +331,10 @@ void quota_set_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 void quota_raise_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
-	uint64_t *held = state.s.held_bytes[dev.v], have;
+	uint64_t have;
 
 	lock();
-	have = held[QUOTA_CONTEXT] + held[QUOTA_MODULE];
+	have = overhead(dev.v);
 	if (bytes > have)
 		charge(dev.v, kind, bytes - have);
 	unlock();

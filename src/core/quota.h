@@ -48,6 +48,9 @@ void quota_move(struct dev dev, enum quota_kind from, enum quota_kind to, uint64
 /* What this process holds of that kind. */
 uint64_t quota_held(struct dev dev, enum quota_kind kind);
 
+/* What it holds as context and module together, in one look. */
+uint64_t quota_overhead(struct dev dev);
+
 /* What this process holds as QUOTA_DATA, and how much it has taken of that ever, in one look. */
 struct quota_data {
 	uint64_t held_bytes, taken_bytes;

@@ -147,6 +147,19 @@ int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
 	return rc < 0 && trim(pool) ? settle(pool, 0) : rc;
 }
 
+bool gpu_pool_of(CUdeviceptr addr, CUmemoryPool *out_pool)
+{
+	CUmemoryPool pool = NULL;
+
+	if (!real.cuPointerGetAttribute ||
+	    real.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, addr) !=
+		    CUDA_SUCCESS ||
+	    !pool)
+		return false;
+	*out_pool = pool;
+	return true;
+}
+
 uint64_t gpu_pool_room(CUmemoryPool pool)
 {
 	uint64_t held, used;

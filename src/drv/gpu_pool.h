@@ -30,6 +30,9 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes);
  */
 int gpu_pool_settle(const void *pool, uint64_t reserved_bytes);
 
+/* The pool that memory at the address came from; false when the driver does not say. */
+bool gpu_pool_of(CUdeviceptr addr, CUmemoryPool *out_pool);
+
 /* What the pool holds and has not given out; 0 when the driver cannot say. */
 uint64_t gpu_pool_room(CUmemoryPool pool);
 

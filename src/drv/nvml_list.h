@@ -7,10 +7,28 @@
 
 #include "abi/nvml.h"
 
-enum { NVML_LIST_FEW = 32 };
+#include <stddef.h>
+
+/*
+ * The longest row of any list. Some drivers have another layout behind a name than the header says:
+ * _v3 of 535.43 to 535.86 writes 32 bytes a row, others 16. All begin alike.
+ */
+enum { NVML_LIST_FEW = 32, NVML_LIST_ROW_BYTES_MAX = 32 };
+
+/* What is to stand in the room for rows before NVML writes them: no row ends so. */
+enum { NVML_LIST_FILL = 0xa5 };
+
+/*
+ * How long NVML's rows are, by what it left of the fill behind `count` of them; `declared_bytes`
+ * where that tells nothing.
+ */
+size_t nvml_list_row_bytes(const void *rows, size_t room_bytes, unsigned count,
+			   size_t declared_bytes);
 
 struct nvml_list {
-	nvmlProcessInfo_t few[NVML_LIST_FEW];
+	/* Room for so many of the longest rows. */
+	nvmlProcessInfo_t
+		few[NVML_LIST_FEW * NVML_LIST_ROW_BYTES_MAX / sizeof(nvmlProcessInfo_t) + 1];
 	nvmlProcessInfo_t *rows; /* `few`, or memory of its own */
 	unsigned count;
 };

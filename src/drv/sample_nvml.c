@@ -1,6 +1,7 @@
 #include "drv/sample_nvml.h"
 
 #include "base/process.h"
+#include "base/sys.h"
 #include "drv/fingerprint.h"
 #include "drv/nvml_list.h"
 #include "drv/real.h"
@@ -41,9 +42,45 @@ static bool ready(void)
 	return is_ready > 0;
 }
 
+/*
+ * True when the question that got this answer is to be asked again: a program that ended NVML more
+ * often than it began it ended what we began, and that is begun anew.
+ */
+static bool is_ended(nvmlReturn_t res)
+{
+	int held;
+
+	if (res != NVML_ERROR_UNINITIALIZED)
+		return false;
+	/* It opens files, in which a thread that is being cancelled would end. */
+	held = sys_cancel_hold();
+	res = real.nvmlInit_v2();
+	sys_cancel_release(held);
+	return res == NVML_SUCCESS;
+}
+
 static bool handle_of(const char *uuid, nvmlDevice_t *out)
 {
-	return ready() && real.nvmlDeviceGetHandleByUUID(uuid, out) == NVML_SUCCESS;
+	nvmlReturn_t res;
+
+	if (!ready())
+		return false;
+	res = real.nvmlDeviceGetHandleByUUID(uuid, out);
+	if (is_ended(res))
+		res = real.nvmlDeviceGetHandleByUUID(uuid, out);
+	return res == NVML_SUCCESS;
+}
+
+static bool count_cards(unsigned *out_count)
+{
+	nvmlReturn_t res;
+
+	if (!real.nvmlDeviceGetCount_v2)
+		return false;
+	res = real.nvmlDeviceGetCount_v2(out_count);
+	if (is_ended(res))
+		res = real.nvmlDeviceGetCount_v2(out_count);
+	return res == NVML_SUCCESS;
 }
 
 bool sample_nvml_knows(const char *uuid)
@@ -93,8 +130,8 @@ int sample_nvml_devices(struct device_info *out, int max)
 	unsigned count = 0;
 	int n = 0;
 
-	if (!ready() || !real.nvmlDeviceGetCount_v2 || !real.nvmlDeviceGetHandleByIndex_v2 ||
-	    !real.nvmlDeviceGetUUID || real.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
+	if (!ready() || !real.nvmlDeviceGetHandleByIndex_v2 || !real.nvmlDeviceGetUUID ||
+	    !count_cards(&count))
 		return -ENOTSUP;
 	for (unsigned i = 0; i < count && n < max; i++) {
 		nvmlDevice_t card;

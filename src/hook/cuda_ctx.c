@@ -229,6 +229,8 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 		return enter_missing();
 	if (!init_is_member())
 		return GATE_CALL(real.cuCtxDetach(ctx));
+	/* If it is not its end, what is launched next begins as in a new one. */
+	metering_end_context(ctx);
 	e.mark = track_mark();
 	charge_begin();
 	if (context_detach(ctx, &e.context)) {

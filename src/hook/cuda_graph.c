@@ -248,10 +248,14 @@ static CUresult with_params_ptsz(const struct instantiate *i)
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 {
-	uint32_t thread_bytes = i->out_exec ? graph_local_bytes(i->graph) : 0;
 	struct local_growth growth;
-	CUresult res;
+	uint32_t thread_bytes = 0;
+	CUresult res = CUDA_SUCCESS;
 
+	if (i->out_exec)
+		res = graph_local_ask(i->graph, &thread_bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
 	if (thread_bytes == 0)
 		return instantiate_counted(i, call);
 	res = first_launch_reserve(&growth, thread_bytes, NULL);

@@ -2,14 +2,52 @@
  * Nodes that hold device addresses pass the gate when they are made, changed, copied and ended.
  * What also may change the local memory of a graph stands in hook/graph_local.c.
  */
+#include "hook/first_launch.h"
 #include "hook/gated.h"
 
-GATED(cuGraphAddNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraphNodeParams *)
-GATED(cuGraphAddNode_v2, CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
-      size_t, CUgraphNodeParams *)
-GATED(cuGraphAddNode_v3, CUgraphNode *, CUgraph, const CUgraphNode *, const CUgraphEdgeData *,
-      size_t, CUgraphNodeParams *)
-GATED(cuGraphNodeSetParams, CUgraphNode, CUgraphNodeParams *)
+/*
+ * As GATED() for a node that may run a kernel, `kernel` of the parameters a, b, c...: its library
+ * comes to the context with it.
+ */
+#define WITH_KERNEL(sym, kernel, ...)                                \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))               \
+	{                                                            \
+		CUresult res;                                        \
+                                                                     \
+		if (!ENTER_HAS(sym))                                 \
+			return enter_missing();                      \
+		res = first_launch_let_in(kernel);                   \
+		if (res != CUDA_SUCCESS)                             \
+			return res;                                  \
+		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
+	}
+
+static CUfunction kernel_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	return p ? p->func : NULL;
+}
+
+static CUfunction kernel_of(const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	if (!p)
+		return NULL;
+	return p->func ? p->func : (CUfunction)(void *)p->kern;
+}
+
+static CUfunction kernel_of_any(const CUgraphNodeParams *p)
+{
+	if (!p || p->type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return NULL;
+	return p->kernel.func ? p->kernel.func : (CUfunction)(void *)p->kernel.kern;
+}
+
+WITH_KERNEL(cuGraphAddNode, kernel_of_any(e), CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
+	    CUgraphNodeParams *)
+WITH_KERNEL(cuGraphAddNode_v2, kernel_of_any(f), CUgraphNode *, CUgraph, const CUgraphNode *,
+	    const CUgraphEdgeData *, size_t, CUgraphNodeParams *)
+WITH_KERNEL(cuGraphAddNode_v3, kernel_of_any(f), CUgraphNode *, CUgraph, const CUgraphNode *,
+	    const CUgraphEdgeData *, size_t, CUgraphNodeParams *)
+WITH_KERNEL(cuGraphNodeSetParams, kernel_of_any(b), CUgraphNode, CUgraphNodeParams *)
 GATED(cuGraphAddMemcpyNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
       const CUDA_MEMCPY3D *, CUcontext)
 GATED(cuGraphAddMemsetNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
@@ -24,17 +62,19 @@ GATED(cuGraphAddBatchMemOpNode, CUgraphNode *, CUgraph, const CUgraphNode *, siz
 GATED(cuGraphBatchMemOpNodeSetParams, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
 GATED(cuGraphExecBatchMemOpNodeSetParams, CUgraphExec, CUgraphNode,
       const CUDA_BATCH_MEM_OP_NODE_PARAMS *)
-GATED(cuGraphNodeSetParams_v2, CUgraphNode, CUgraphNodeParams *)
+WITH_KERNEL(cuGraphNodeSetParams_v2, kernel_of_any(b), CUgraphNode, CUgraphNodeParams *)
 GATED(cuGraphClone, CUgraph *, CUgraph)
 GATED(cuGraphDestroy, CUgraph)
 GATED(cuGraphDestroyNode, CUgraphNode)
 GATED(cuGraphAddChildGraphNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUgraph)
-GATED(cuGraphAddKernelNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
-      const CUDA_KERNEL_NODE_PARAMS_v1 *)
-GATED(cuGraphAddKernelNode_v2, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
-      const CUDA_KERNEL_NODE_PARAMS *)
-GATED(cuGraphKernelNodeSetParams, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
-GATED(cuGraphKernelNodeSetParams_v2, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)
+WITH_KERNEL(cuGraphAddKernelNode, kernel_of_v1(e), CUgraphNode *, CUgraph, const CUgraphNode *,
+	    size_t, const CUDA_KERNEL_NODE_PARAMS_v1 *)
+WITH_KERNEL(cuGraphAddKernelNode_v2, kernel_of(e), CUgraphNode *, CUgraph, const CUgraphNode *,
+	    size_t, const CUDA_KERNEL_NODE_PARAMS *)
+WITH_KERNEL(cuGraphKernelNodeSetParams, kernel_of_v1(b), CUgraphNode,
+	    const CUDA_KERNEL_NODE_PARAMS_v1 *)
+WITH_KERNEL(cuGraphKernelNodeSetParams_v2, kernel_of(b), CUgraphNode,
+	    const CUDA_KERNEL_NODE_PARAMS *)
 GATED(cuGraphAddMemAllocNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
       CUDA_MEM_ALLOC_NODE_PARAMS *)
 GATED(cuGraphAddMemFreeNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr)

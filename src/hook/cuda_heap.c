@@ -1,49 +1,108 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
+#include "base/bytes.h"
 #include "core/gate.h"
 #include "hook/first_launch.h"
+#include "hook/metering.h"
 #include "hook/overhead.h"
 
-/* The stack's area cannot be told from local memory: what it will take is reserved before. */
-static CUresult reserve_stack(struct local_growth *growth, CUlimit limit, size_t value)
+#include <errno.h>
+
+/* No thread has more local memory than that, whatever the device: beyond it the driver refuses. */
+#define STACK_MOST_BYTES (512u << 10)
+/* The card gives heaps and buffers in blocks. */
+#define HEAP_BLOCK_BYTES (UINT64_C(2) << 20)
+
+/* What a change of a limit will take, reserved before it. */
+struct reserved {
+	struct local_growth stack;
+	uint64_t heap_bytes; /* 0: nothing is */
+};
+
+/* The stack's area cannot be told from local memory. */
+static CUresult reserve_stack(struct local_growth *growth, size_t value)
 {
-	*growth = (struct local_growth){ .is_growing = false };
-	if (limit != CU_LIMIT_STACK_SIZE || value > UINT32_MAX)
-		return CUDA_SUCCESS;
-	return first_launch_reserve(growth, (uint32_t)value, NULL);
+	return value > STACK_MOST_BYTES ? CUDA_SUCCESS :
+					  first_launch_reserve(growth, (uint32_t)value, NULL);
 }
 
-/* A limit that takes more than the tenant's leaves is set back. */
+/* What a heap or buffer of `value` bytes takes more than one of `before`. */
+static CUresult reserve_heap(struct overhead *o, size_t before, size_t value, uint64_t *out_bytes)
+{
+	uint64_t bytes;
+	int rc;
+
+	if (!quota_counts_contexts() || value <= before)
+		return CUDA_SUCCESS;
+	bytes = bytes_round_up(value - before, HEAP_BLOCK_BYTES);
+	rc = charge_reserve_context(o->dev, bytes);
+	if (rc == -EDQUOT && charge_ask_card(o->dev))
+		rc = charge_reserve_context(o->dev, bytes);
+	/* What other threads reserved is not what this call takes. */
+	o->before_bytes = quota_held(o->dev, QUOTA_CONTEXT) + quota_held(o->dev, QUOTA_MODULE);
+	if (rc < 0)
+		return enter_refused(rc, o->dev, bytes);
+	o->before_bytes -= bytes_least(bytes, o->before_bytes);
+	*out_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult reserve(struct reserved *r, struct overhead *o, CUlimit limit, const size_t *before,
+			size_t value)
+{
+	*r = (struct reserved){ .stack = { .is_growing = false } };
+	if (limit == CU_LIMIT_STACK_SIZE)
+		return reserve_stack(&r->stack, value);
+	if (before && (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE))
+		return reserve_heap(o, *before, value, &r->heap_bytes);
+	return CUDA_SUCCESS;
+}
+
+/* After the call: a look at the card takes off what was reserved of a heap and not taken. */
+static void finish(struct reserved *r, struct overhead *o, CUresult res)
+{
+	local_finish(&r->stack, res == CUDA_SUCCESS ? LOCAL_GREW : LOCAL_FAILED);
+	if (!r->heap_bytes)
+		return;
+	/* Before it is over: no look at the card has taken it off yet. */
+	if (res != CUDA_SUCCESS)
+		quota_release(o->dev, QUOTA_CONTEXT, r->heap_bytes);
+	charge_over();
+	if (res == CUDA_SUCCESS && charge_reconcile(o->dev, QUOTA_CONTEXT) == -ENOTSUP)
+		quota_release(o->dev, QUOTA_CONTEXT, r->heap_bytes);
+}
+
+/*
+ * A limit that takes more than the tenant's leaves is not set; one of which that is seen only
+ * afterwards is set back.
+ */
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
-	struct local_growth growth;
+	struct reserved reserved;
 	struct overhead o;
 	size_t before;
 	CUresult res;
 	bool has_before;
-	int rc;
 
 	if (!ENTER_HAS(cuCtxSetLimit))
 		return enter_missing();
 	overhead_begin(&o);
 	has_before = o.counts && real.cuCtxGetLimit &&
 		     real.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS;
-	res = reserve_stack(&growth, limit, value);
+	res = reserve(&reserved, &o, limit, has_before ? &before : NULL, value);
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
-	local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_GREW : LOCAL_FAILED);
-	if (res != CUDA_SUCCESS)
+	finish(&reserved, &o, res);
+	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
+		/* What functions had may be gone with a smaller stack. */
+		if (res == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE && overhead_fell(&o))
+			local_shrink(&reserved.stack.use);
 		return res;
-	rc = overhead_finish(&o);
-	/* What functions had may be gone with a smaller stack. */
-	if (limit == CU_LIMIT_STACK_SIZE && overhead_fell(&o))
-		local_shrink(&growth.use);
-	if (rc == 0)
-		return res;
+	}
 	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS &&
 	    limit == CU_LIMIT_STACK_SIZE) {
-		growth.use.thread_bytes = (uint32_t)before;
-		local_shrink(&growth.use);
+		reserved.stack.use.thread_bytes = (uint32_t)before;
+		local_shrink(&reserved.stack.use);
 	}
 	return overhead_refuse(&o);
 }
@@ -57,11 +116,22 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
 	overhead_begin_on(&o, dev);
+	if (o.is_refused)
+		return enter_refusal();
 	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
 		return res;
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
 	return overhead_refuse(&o);
+}
+
+/* The context of its own that it is current by; of an unknown one there is none. */
+static void end_work_in(CUgreenCtx green)
+{
+	CUcontext ctx;
+
+	if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
+		metering_end_context(ctx);
 }
 
 /* Which device it was on no call tells: the calling thread's is looked at, the others later. */
@@ -73,6 +143,8 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 	if (!ENTER_HAS(cuGreenCtxDestroy))
 		return enter_missing();
 	overhead_begin(&o);
+	if (init_is_member())
+		end_work_in(green);
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
 	if (res == CUDA_SUCCESS)
 		overhead_finish(&o);

@@ -6,6 +6,8 @@
 
 /* Rows of a pitched allocation are padded to this at least (docs/real-gpu.md). */
 #define PITCH_BYTES UINT64_C(512)
+/* No device has longer rows (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
+#define PITCH_MOST_BYTES ((UINT64_C(1) << 31) - 1)
 
 enum memory { LINEAR, MANAGED };
 
@@ -55,6 +57,21 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 	return enter_refused(rc, c->dev, bytes);
 }
 
+/* The driver gave what it was thought to refuse for its arguments: it counts like any other. */
+static CUresult count_given(enum memory memory, CUdeviceptr addr, uint64_t bytes)
+{
+	struct charge c;
+	CUresult res;
+	enum enter what = begin(&c, memory, bytes, &res);
+
+	if (what == ENTER_CHARGE)
+		return finish(&c, CUDA_SUCCESS, addr, bytes);
+	if (what == ENTER_FORWARD)
+		return CUDA_SUCCESS;
+	GATE_CALL(real.cuMemFree_v2(addr));
+	return res;
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 {
 	struct charge c;
@@ -72,6 +89,15 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
 }
 
+/*
+ * A request of the 32-bit forms was refused. Contexts of today serve none of them: `res` is what
+ * the driver says to one of 0 bytes.
+ */
+static CUresult refused_narrow(CUresult refusal, CUresult res)
+{
+	return res == CUDA_ERROR_INVALID_CONTEXT ? res : refusal;
+}
+
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
 	struct charge c;
@@ -82,7 +108,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAlloc(out_addr, 0));
 	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
@@ -104,6 +130,8 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocManaged(out_addr, size_bytes, flags));
+	if (res == CUDA_SUCCESS && !is_right)
+		return count_given(MANAGED, *out_addr, size_bytes);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
@@ -136,10 +164,15 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 	if (!ENTER_HAS(cuMemAllocPitch_v2))
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
+	if (what == ENTER_REFUSE && res == CUDA_ERROR_OUT_OF_MEMORY &&
+	    width_bytes > PITCH_MOST_BYTES)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
 						element_bytes));
+	if (res == CUDA_SUCCESS && !bytes)
+		return count_given(LINEAR, *out_addr, *out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
@@ -159,9 +192,12 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 		return enter_missing();
 	what = begin(&c, LINEAR, out_addr && out_pitch_bytes ? bytes : 0, &res);
 	if (what == ENTER_REFUSE)
-		return res;
+		return refused_narrow(res, real.cuMemAllocPitch(out_addr, out_pitch_bytes, 0,
+								height, element_bytes));
 	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
 					     element_bytes));
+	if (res == CUDA_SUCCESS && !bytes)
+		return count_given(LINEAR, *out_addr, (uint64_t)*out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,

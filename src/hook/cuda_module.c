@@ -3,6 +3,7 @@
  * shows.
  */
 #include "core/gate.h"
+#include "core/library.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
 
@@ -97,52 +98,65 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 		return enter_missing();
 	begin_unload(&o);
 	function_end_owner(library);
+	library_end(library);
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
-}
-
-/*
- * A library comes to a context with the first question for something in it, and stays: what then
- * passes the limit is refused, and counts until the library is unloaded.
- */
-static CUresult finish_question(struct overhead *o, CUresult res)
-{
-	return res == CUDA_SUCCESS && overhead_finish(o) < 0 ? overhead_refuse(o) : res;
 }
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 {
 	struct overhead o;
+	CUresult res;
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
-	overhead_begin(&o);
-	return finish_question(&o, GATE_CALL(real.cuLibraryGetModule(out_module, library)));
+	res = overhead_begin_library(&o, library);
+	if (res != CUDA_SUCCESS)
+		return res;
+	return overhead_finish_library(&o, library,
+				       GATE_CALL(real.cuLibraryGetModule(out_module, library)));
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 {
+	CUlibrary library;
 	struct overhead o;
 	CUresult res;
 
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
-	overhead_begin(&o);
-	res = finish_question(&o, GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	library = (CUlibrary)(uintptr_t)function_owner(kernel);
+	res = overhead_begin_library(&o, library);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = overhead_finish_library(&o, library,
+				      GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
 	return res;
 }
 
+/* Variables, where they lie in the context's memory. */
+typedef CUresult global_fn(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
+			   const char *name);
+
+static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_bytes,
+			   CUlibrary library, const char *name)
+{
+	struct overhead o;
+	CUresult res = overhead_begin_library(&o, library);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	return overhead_finish_library(&o, library,
+				       GATE_CALL(call(out_addr, out_bytes, library, name)));
+}
+
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
 				 const char *name)
 {
-	struct overhead o;
-
-	if (!ENTER_HAS(cuLibraryGetGlobal))
-		return enter_missing();
-	overhead_begin(&o);
-	return finish_question(&o, GATE_CALL(real.cuLibraryGetGlobal(out_addr, out_bytes, library,
-								     name)));
+	return ENTER_HAS(cuLibraryGetGlobal) ?
+		       ask_global(real.cuLibraryGetGlobal, out_addr, out_bytes, library, name) :
+		       enter_missing();
 }
 
 /* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */

@@ -16,8 +16,9 @@
 struct async {
 	CUdeviceptr *out_addr;
 	size_t size_bytes;
-	CUmemoryPool pool; /* NULL: the current pool of the stream's device */
+	CUmemoryPool pool; /* where is_named */
 	CUstream stream;
+	bool is_named; /* else it is the current pool of the stream's device */
 };
 
 /* What the NULL stream means in the per-thread forms. */
@@ -55,8 +56,8 @@ static enum enter find_pool(const struct async *a, CUmemoryPool *out_pool, struc
 	enum enter what;
 
 	*out_pool = a->pool;
-	if (a->pool)
-		return find_named(a, out_dev);
+	if (a->is_named)
+		return a->pool ? find_named(a, out_dev) : ENTER_FORWARD;
 	if (!gpu_pool_stream_device(a->stream, &ord))
 		return ENTER_FORWARD;
 	what = enter_ordinal(ord.v, out_dev);
@@ -115,6 +116,22 @@ static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uin
 	}
 }
 
+/*
+ * Settles what a call took. Another thread may have set another current pool since it was asked
+ * for: the one that served the call is settled too.
+ */
+static int settle(const struct async *a, CUresult res, CUmemoryPool pool, struct dev dev,
+		  uint64_t reserved_bytes)
+{
+	int rc = gpu_pool_settle(pool, reserved_bytes);
+	CUmemoryPool served;
+
+	if (rc < 0 || a->is_named || res != CUDA_SUCCESS || !gpu_pool_of(*a->out_addr, &served) ||
+	    served == pool)
+		return rc;
+	return pool_enter(served, dev, POOL_DEVICE) ? gpu_pool_settle(served, 0) : -ENOMEM;
+}
+
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	CUmemoryPool pool = NULL;
@@ -139,7 +156,7 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
 	res = GATE_CALL(call(a));
-	rc = gpu_pool_settle(pool, reserved_bytes);
+	rc = settle(a, res, pool, dev, reserved_bytes);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
 		GATE_CALL(give_back(*a->out_addr, a->stream));
@@ -171,7 +188,7 @@ static CUresult from_pool_ptsz(const struct async *a)
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *out_addr, size_t size_bytes, CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, NULL, stream };
+	struct async a = { out_addr, size_bytes, NULL, stream, false };
 
 	return ENTER_HAS(cuMemAllocAsync) ? allocate(&a, alloc, real.cuMemFreeAsync) :
 					    enter_missing();
@@ -179,7 +196,7 @@ CUresult hook_cuMemAllocAsync(CUdeviceptr *out_addr, size_t size_bytes, CUstream
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out_addr, size_t size_bytes, CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, NULL, per_thread(stream) };
+	struct async a = { out_addr, size_bytes, NULL, per_thread(stream), false };
 
 	return ENTER_HAS(cuMemAllocAsync_ptsz) ?
 		       allocate(&a, alloc_ptsz, real.cuMemFreeAsync_ptsz) :
@@ -189,7 +206,7 @@ CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out_addr, size_t size_bytes, CUs
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out_addr, size_t size_bytes, CUmemoryPool pool,
 				      CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, pool, stream };
+	struct async a = { out_addr, size_bytes, pool, stream, true };
 
 	return ENTER_HAS(cuMemAllocFromPoolAsync) ? allocate(&a, from_pool, real.cuMemFreeAsync) :
 						    enter_missing();
@@ -198,7 +215,7 @@ CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out_addr, size_t size_bytes, 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_bytes,
 					   CUmemoryPool pool, CUstream stream)
 {
-	struct async a = { out_addr, size_bytes, pool, per_thread(stream) };
+	struct async a = { out_addr, size_bytes, pool, per_thread(stream), true };
 
 	return ENTER_HAS(cuMemAllocFromPoolAsync_ptsz) ?
 		       allocate(&a, from_pool_ptsz, real.cuMemFreeAsync_ptsz) :

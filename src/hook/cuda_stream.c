@@ -61,22 +61,28 @@ CAPTURE(cuStreamBeginRecaptureToGraph_ptsz, CUstream, CUstreamCaptureMode, CUgra
 CAPTURE(cuStreamBeginCaptureToCig, CUstream, CUstreamCigCaptureParams *)
 CAPTURE(cuStreamBeginCaptureToCig_ptsz, CUstream, CUstreamCigCaptureParams *)
 
-/* One that was invalidated ends with an error. */
-#define END(sym, ...)                                                                    \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                   \
-	{                                                                                \
-		CUresult res;                                                            \
-                                                                                         \
-		if (!ENTER_HAS(sym))                                                     \
-			return enter_missing();                                          \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                 \
-		if (res == CUDA_SUCCESS || res == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) \
-			metering_end_capture();                                          \
-		return res;                                                              \
+/*
+ * One that was invalidated, or not joined by all that was captured in it, ends with an error: the
+ * stream says whether it has.
+ */
+#define END(sym, is_per_thread)                                                 \
+	CUresult hook_##sym(CUstream stream, CUgraph *out_graph)                \
+	{                                                                       \
+		bool was_captured;                                              \
+		CUresult res;                                                   \
+                                                                                \
+		if (!ENTER_HAS(sym))                                            \
+			return enter_missing();                                 \
+		was_captured = work_is_captured(stream, is_per_thread);         \
+		res = real.sym(stream, out_graph);                              \
+		if (res == CUDA_SUCCESS ||                                      \
+		    (was_captured && !work_is_captured(stream, is_per_thread))) \
+			metering_end_capture();                                 \
+		return res;                                                     \
 	}
 
-END(cuStreamEndCapture, CUstream, CUgraph *)
-END(cuStreamEndCapture_ptsz, CUstream, CUgraph *)
+END(cuStreamEndCapture, false)
+END(cuStreamEndCapture_ptsz, true)
 
 /* Waits on and writes to memory. */
 GATED_FENCE(cuStreamBatchMemOp, true, a, false, CUstream, unsigned int, CUstreamBatchMemOpParams *,

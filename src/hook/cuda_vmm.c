@@ -1,5 +1,6 @@
 /* Physical memory by handle, and its mappings. */
 #include "core/gate.h"
+#include "core/still.h"
 #include "hook/enter.h"
 
 #include <errno.h>
@@ -17,16 +18,15 @@ static bool is_on_device(const CUmemAllocationProp *prop, CUdevice *out_ord)
  */
 static CUresult judge(size_t size_bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	size_t grain_bytes = 0;
+	size_t grain_bytes = TRACK_BLOCK_BYTES;
 	CUresult res = CUDA_SUCCESS;
 
 	if (real.cuMemGetAllocationGranularity)
 		res = real.cuMemGetAllocationGranularity(&grain_bytes, prop,
 							 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-	if (res != CUDA_SUCCESS)
-		return res;
-	return flags || (grain_bytes && size_bytes % grain_bytes) ? CUDA_ERROR_INVALID_VALUE :
-								    CUDA_SUCCESS;
+	if (flags || (grain_bytes && size_bytes % grain_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return res;
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_bytes,
@@ -181,22 +181,16 @@ static bool enter_import(struct handle_node *node, CUmemGenericAllocationHandle 
 	return true;
 }
 
-static uint64_t overhead_bytes(struct dev dev)
-{
-	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-}
-
 /*
  * 0, or -EDQUOT when what is held with an import passes the limit; *out_bytes is then what it took.
  */
 static int check_import(struct dev dev, const uint64_t before_bytes[RATION_DEVICES],
 			uint64_t *out_bytes)
 {
-	uint64_t limit = quota_limit(dev), now_bytes;
+	uint64_t doubt_bytes = still_reconcile(dev, QUOTA_MODULE);
+	uint64_t now_bytes = quota_overhead(dev) + doubt_bytes;
 
-	charge_reconcile_soon(dev, QUOTA_MODULE);
-	now_bytes = overhead_bytes(dev);
-	if (!limit || quota_used(dev) <= limit || now_bytes <= before_bytes[dev.v])
+	if (!still_is_over(dev, doubt_bytes) || now_bytes <= before_bytes[dev.v])
 		return 0;
 	*out_bytes = now_bytes - before_bytes[dev.v];
 	return -EDQUOT;
@@ -223,7 +217,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 	if (!node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (int d = 0; d < RATION_DEVICES; d++)
-		before_bytes[d] = overhead_bytes((struct dev){ d });
+		before_bytes[d] = quota_overhead((struct dev){ d });
 	charge_begin();
 	res = GATE_CALL(real.cuMemImportFromShareableHandle(&handle, shareable, type));
 	if (res == CUDA_SUCCESS)

@@ -1,11 +1,14 @@
 #include "hook/first_launch.h"
 
+#include "core/gate.h"
+#include "core/library.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "hook/again.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
+#include "hook/overhead.h"
 
 #include <errno.h>
 
@@ -144,12 +147,47 @@ CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes
 	return rc < 0 ? enter_refused(rc, use.dev, growth->bytes) : CUDA_SUCCESS;
 }
 
+/*
+ * The first launch of a library's kernel in a context brings the library there, as a question for
+ * its function does: so that is asked, and what passes the limit is refused as the driver refuses
+ * what the card has no memory for.
+ */
+CUresult first_launch_let_in(CUfunction handle)
+{
+	CUlibrary library = (CUlibrary)(uintptr_t)function_owner(handle);
+	CUfunction function;
+	struct relaxed before;
+	struct overhead o;
+	const void *ctx;
+	struct cuda_ord ord;
+	CUresult res;
+
+	if (!counts() || function_kind(handle) != FUNCTION_KERNEL || !library ||
+	    !real.cuKernelGetFunction || !gpu_cuda_current(&ord, &ctx) ||
+	    library_is_in(library, ctx))
+		return CUDA_SUCCESS;
+	res = overhead_begin_library(&o, library);
+	if (res != CUDA_SUCCESS)
+		return res;
+	before = relaxed_begin();
+	res = GATE_CALL(real.cuKernelGetFunction(&function, (CUkernel)(void *)handle));
+	relaxed_end(before);
+	/* What is wrong with it the launch says. */
+	return res == CUDA_SUCCESS ? overhead_finish_library(&o, library, res) : CUDA_SUCCESS;
+}
+
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured)
 {
 	uint32_t thread_bytes;
+	CUresult res;
 
 	*f = (struct first_launch){ .is_captured = is_captured };
-	if (!counts() || !first_launch_thread_bytes(function, &thread_bytes))
+	if (!counts())
+		return CUDA_SUCCESS;
+	res = first_launch_let_in(function);
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!first_launch_thread_bytes(function, &thread_bytes))
 		return CUDA_SUCCESS;
 	return first_launch_reserve(&f->growth, thread_bytes, function);
 }

@@ -1,8 +1,7 @@
 /*
  * A function's first launch lets its context's local memory grow, which no other call shows: what
  * that takes is reserved before (core/local.h). The driver is asked what a function needs when it
- * is
- * launched, since the question would load it.
+ * is launched, since the question would load it.
  */
 #pragma once
 
@@ -33,7 +32,16 @@ void first_launch_loaded(CUfunction function);
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured);
 void first_launch_finish(struct first_launch *f, CUresult res);
 
-/* As that for whatever gives the threads of the current context so much memory each. */
+/*
+ * Before a kernel is used in the current context: its library comes there with it. CUDA_SUCCESS, or
+ * that passes the limit. Nothing is done for what is no kernel of a library.
+ */
+CUresult first_launch_let_in(CUfunction handle);
+
+/*
+ * As first_launch_begin() for whatever gives the threads of the current context so much memory
+ * each.
+ */
 CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes,
 			      const void *handle);
 

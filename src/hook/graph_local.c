@@ -19,59 +19,72 @@ static uint32_t bytes_of(CUfunction func, CUkernel kernel)
 	return bytes > LOCAL_STACK_BYTES ? bytes : 0;
 }
 
-static uint32_t node_bytes(CUgraphNode node)
+/* The way through the kernels of a graph. */
+struct walk {
+	uint32_t most_bytes;
+	CUresult res; /* of letting their libraries into the context; then it ends */
+	bool lets_in;
+};
+
+static void see_kernel(struct walk *w, CUfunction func, CUkernel kernel)
+{
+	uint32_t bytes;
+
+	if (w->lets_in)
+		w->res = first_launch_let_in(func ? func : (CUfunction)(void *)kernel);
+	if (w->res != CUDA_SUCCESS)
+		return;
+	bytes = bytes_of(func, kernel);
+	if (bytes > w->most_bytes)
+		w->most_bytes = bytes;
+}
+
+static void see_kernel_node(struct walk *w, CUgraphNode node)
 {
 	CUDA_KERNEL_NODE_PARAMS_v1 old;
 	CUDA_KERNEL_NODE_PARAMS p;
 
-	if (real.cuGraphKernelNodeGetParams_v2)
-		return real.cuGraphKernelNodeGetParams_v2(node, &p) == CUDA_SUCCESS ?
-			       bytes_of(p.func, p.kern) :
-			       0;
-	return real.cuGraphKernelNodeGetParams &&
-			       real.cuGraphKernelNodeGetParams(node, &old) == CUDA_SUCCESS ?
-		       bytes_of(old.func, NULL) :
-		       0;
+	if (real.cuGraphKernelNodeGetParams_v2) {
+		if (real.cuGraphKernelNodeGetParams_v2(node, &p) == CUDA_SUCCESS)
+			see_kernel(w, p.func, p.kern);
+	} else if (real.cuGraphKernelNodeGetParams &&
+		   real.cuGraphKernelNodeGetParams(node, &old) == CUDA_SUCCESS) {
+		see_kernel(w, old.func, NULL);
+	}
 }
 
-static uint32_t most_of(CUgraph graph, int depth);
+static void see_graph(struct walk *w, CUgraph graph, int depth);
 
-static uint32_t most_of_node(CUgraphNode node, int depth)
+static void see_node(struct walk *w, CUgraphNode node, int depth)
 {
 	CUgraphNodeType type;
 	CUgraph child;
 
 	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return 0;
+		return;
 	if (type == CU_GRAPH_NODE_TYPE_KERNEL)
-		return node_bytes(node);
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH && real.cuGraphChildGraphNodeGetGraph &&
-	    real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-		return most_of(child, depth + 1);
-	return 0;
+		see_kernel_node(w, node);
+	else if (type == CU_GRAPH_NODE_TYPE_GRAPH && real.cuGraphChildGraphNodeGetGraph &&
+		 real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+		see_graph(w, child, depth + 1);
 }
 
-static uint32_t most_of(CUgraph graph, int depth)
+static void see_graph(struct walk *w, CUgraph graph, int depth)
 {
 	CUgraphNode *nodes;
-	uint32_t most = 0;
 	size_t count = 0;
 
 	if (depth > GRAPH_DEPTH_MAX || real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS ||
 	    count == 0)
-		return 0;
+		return;
 	nodes = calloc(count, sizeof(CUgraphNode));
 	if (!nodes)
-		return 0;
+		return;
 	if (real.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
 		count = 0;
-	for (size_t i = 0; i < count; i++) {
-		uint32_t bytes = most_of_node(nodes[i], depth);
-
-		most = bytes > most ? bytes : most;
-	}
+	for (size_t i = 0; i < count && w->res == CUDA_SUCCESS; i++)
+		see_node(w, nodes[i], depth);
 	free(nodes);
-	return most;
 }
 
 /* False while no function is known that needs more than any context has. */
@@ -80,11 +93,28 @@ static bool is_possible(void)
 	return init_is_member() && (function_any() || function_most() > LOCAL_STACK_BYTES);
 }
 
-uint32_t graph_local_bytes(CUgraph graph)
+static void see(struct walk *w, CUgraph graph)
 {
-	if (!is_possible() || !real.cuGraphGetNodes || !real.cuGraphNodeGetType)
-		return 0;
-	return most_of(graph, 0);
+	if (is_possible() && real.cuGraphGetNodes && real.cuGraphNodeGetType)
+		see_graph(w, graph, 0);
+}
+
+CUresult graph_local_ask(CUgraph graph, uint32_t *out_thread_bytes)
+{
+	struct walk w = { .lets_in = true };
+
+	see(&w, graph);
+	*out_thread_bytes = w.most_bytes;
+	return w.res;
+}
+
+/* Inside the gate, where nothing is waited for: libraries come in unasked. */
+static uint32_t bytes_now(CUgraph graph)
+{
+	struct walk w = { .lets_in = false };
+
+	see(&w, graph);
+	return w.most_bytes;
 }
 
 void graph_local_raise(CUgraphExec exec, uint32_t thread_bytes)
@@ -139,11 +169,10 @@ static uint32_t params_bytes(const CUgraphNodeParams *params)
 		       0;
 }
 
-CHANGE(cuGraphExecUpdate, graph_local_bytes(b), CUgraphExec, CUgraph, CUgraphNode *,
+CHANGE(cuGraphExecUpdate, bytes_now(b), CUgraphExec, CUgraph, CUgraphNode *,
        CUgraphExecUpdateResult *)
-CHANGE(cuGraphExecUpdate_v2, graph_local_bytes(b), CUgraphExec, CUgraph,
-       CUgraphExecUpdateResultInfo *)
-CHANGE(cuGraphExecChildGraphNodeSetParams, graph_local_bytes(c), CUgraphExec, CUgraphNode, CUgraph)
+CHANGE(cuGraphExecUpdate_v2, bytes_now(b), CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)
+CHANGE(cuGraphExecChildGraphNodeSetParams, bytes_now(c), CUgraphExec, CUgraphNode, CUgraph)
 CHANGE(cuGraphExecNodeSetParams, params_bytes(c), CUgraphExec, CUgraphNode, CUgraphNodeParams *)
 CHANGE(cuGraphExecKernelNodeSetParams, c ? bytes_of(c->func, NULL) : 0, CUgraphExec, CUgraphNode,
        const CUDA_KERNEL_NODE_PARAMS_v1 *)

@@ -13,9 +13,9 @@
 
 /*
  * The most that a thread of the graph's kernels needs; 0 where that is no more than any context
- * has.
+ * has. CUDA_SUCCESS, or the answer for the program: a library of one passes the limit.
  */
-uint32_t graph_local_bytes(CUgraph graph);
+CUresult graph_local_ask(CUgraph graph, uint32_t *out_thread_bytes);
 
 /*
  * The executable graph's threads need so much, or more than was said before. Then it is

@@ -226,6 +226,13 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	return INIT_MEMBER;
 }
 
+/* True when nobody set a limit: none is configured, and there is no file that may hold one. */
+static bool is_unlimited(const struct conf *c, int rc)
+{
+	return c->region_is_default && !c->mem_spec[0] && !c->sm_spec[0] &&
+	       !region_may_hold_limit(c->region_path, rc);
+}
+
 static enum init_state attach(struct init_process *p, bool is_member)
 {
 	struct region *region = &p->region[is_member];
@@ -249,7 +256,7 @@ static enum init_state attach(struct init_process *p, bool is_member)
 	rc = open_region(p, is_member, &err);
 	if (rc == 0)
 		return join(p, region, is_member);
-	if (p->conf.region_is_default && !p->conf.mem_spec[0] && !p->conf.sm_spec[0]) {
+	if (is_unlimited(&p->conf, rc)) {
 		log_warn("%s; no limit is set, so none is held", err.text);
 		return INIT_PASS;
 	}

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "core/context.h"
 #include "core/local.h"
+#include "core/still.h"
 #include "drv/gpu_cuda.h"
 #include "hook/own_row.h"
 #include "hook/worker.h"
@@ -28,11 +29,6 @@ struct making_state {
 	_Atomic int refusals; /* atomic */
 };
 PROCESS_STATE(making_state, state);
-
-static uint64_t overhead_bytes(struct dev dev)
-{
-	return quota_held(dev, QUOTA_CONTEXT) + quota_held(dev, QUOTA_MODULE);
-}
 
 static CUresult too_small(struct dev dev, uint64_t context_bytes)
 {
@@ -75,8 +71,8 @@ static int look_before(struct making *m)
 	int rc;
 
 	m->mark = charge_mark();
-	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-	m->before_bytes = overhead_bytes(m->dev);
+	rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	m->before_bytes = quota_overhead(m->dev);
 	/* Before its first context a process has no figure on the card, and holds nothing. */
 	m->was_alone = m->mark.begun == m->mark.over &&
 		       (rc == 0 || (rc == -ENOTSUP && m->before_bytes == 0));
@@ -222,12 +218,12 @@ int making_finish(struct making *m, const void *ctx)
 	is_alone = m->was_alone && is_only_change(m) && charge_mark().looks == m->mark.looks;
 	charge_over();
 	m->cost_bytes = m->expected_bytes;
-	rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-	now_bytes = overhead_bytes(m->dev);
+	rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	now_bytes = quota_overhead(m->dev);
 	is_alone = is_alone && is_only_change(m);
 	if (rc == -ENOTSUP && own_row_find(m->dev, ctx)) {
-		rc = charge_reconcile_soon(m->dev, QUOTA_CONTEXT);
-		now_bytes = overhead_bytes(m->dev);
+		rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
+		now_bytes = quota_overhead(m->dev);
 	}
 	if (rc == 0) {
 		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;

@@ -1,6 +1,7 @@
 /*
  * What NVML says of single processes' use of a device: only the tenant's are shown, under the pids
- * that this process knows.
+ * that this process knows. Where the region cannot be looked at nobody knows whose they are: then
+ * the answer is NVML_ERROR_UNKNOWN.
  *
  * nvmlDeviceGetUtilizationRates stays as it is: it is the card's, as temperature and power are.
  */
@@ -25,6 +26,21 @@ static unsigned read_pid(const char *row, size_t pid_at)
 
 	memcpy(&pid, row + pid_at, sizeof(pid));
 	return pid;
+}
+
+static bool is_unknown(nvmlDevice_t dev)
+{
+	uint64_t limit;
+
+	return nvml_share_is_unknown(dev, &limit);
+}
+
+/* Clears what NVML wrote of processes that may be anybody's. */
+static nvmlReturn_t hide(const struct samples *s, unsigned *inout_count)
+{
+	memset(s->rows, 0, *inout_count * s->row_bytes);
+	*inout_count = 0;
+	return NVML_ERROR_UNKNOWN;
 }
 
 /* Leaves the rows of the tenant's processes, renamed; what stood behind them is cleared. */
@@ -74,7 +90,11 @@ nvmlReturn_t hook_nvmlDeviceGetProcessUtilization(nvmlDevice_t dev,
 	res = real.nvmlDeviceGetProcessUtilization(dev, out_utilization, inout_count,
 						   last_seen_time_stamp);
 	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)) ||
-	    !out_utilization || !nvml_share_find(dev, &share))
+	    !out_utilization)
+		return res;
+	if (is_unknown(dev))
+		return hide(&samples, inout_count);
+	if (!nvml_share_find(dev, &share))
 		return res;
 	return keep(&share, &samples, inout_count);
 }
@@ -86,7 +106,8 @@ static nvmlReturn_t refuse_infos(nvmlDevice_t dev, nvmlProcessesUtilizationInfo_
 	nvmlReturn_t res = real.nvmlDeviceGetProcessesUtilizationInfo(dev, &unknown);
 	struct nvml_share share;
 
-	return res != NVML_ERROR_UNINITIALIZED && nvml_share_find(dev, &share) ?
+	return res != NVML_ERROR_UNINITIALIZED &&
+			       (is_unknown(dev) || nvml_share_find(dev, &share)) ?
 		       res :
 		       real.nvmlDeviceGetProcessesUtilizationInfo(dev, inout_infos);
 }
@@ -107,7 +128,11 @@ nvmlReturn_t hook_nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t dev,
 		return refuse_infos(dev, inout_infos);
 	res = real.nvmlDeviceGetProcessesUtilizationInfo(dev, inout_infos);
 	samples.rows = (char *)inout_infos->procUtilArray;
-	if (res != NVML_SUCCESS || !samples.rows || !nvml_share_find(dev, &share))
+	if (res != NVML_SUCCESS || !samples.rows)
+		return res;
+	if (is_unknown(dev))
+		return hide(&samples, &inout_infos->processSamplesCount);
+	if (!nvml_share_find(dev, &share))
 		return res;
 	return keep(&share, &samples, &inout_infos->processSamplesCount);
 }
@@ -168,13 +193,17 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingPids(nvmlDevice_t dev, unsigned int *in
 {
 	bool has_place = inout_count && (out_pids || *inout_count == 0);
 	unsigned *pids = NULL, all = 0;
+	bool has_answer;
 	struct nvml_share share;
 	nvmlReturn_t res;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAccountingPids))
 		return nvml_share_missing();
-	if (!nvml_share_is_inner(__builtin_return_address(0)) && has_place &&
-	    ask_accounts(dev, &pids, &all) == NVML_SUCCESS && nvml_share_find(dev, &share))
+	has_answer = !nvml_share_is_inner(__builtin_return_address(0)) && has_place &&
+		     ask_accounts(dev, &pids, &all) == NVML_SUCCESS;
+	if (has_answer && is_unknown(dev))
+		res = NVML_ERROR_UNKNOWN;
+	else if (has_answer && nvml_share_find(dev, &share))
 		res = show_accounts(&share, pids, all, inout_count, out_pids);
 	else
 		res = real.nvmlDeviceGetAccountingPids(dev, inout_count, out_pids);
@@ -183,10 +212,10 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingPids(nvmlDevice_t dev, unsigned int *in
 }
 
 /*
- * Whose account `pid` is: true when it is to be shown, with the pid by which NVML knows it.
+ * Whose account `pid` is: NVML_SUCCESS when it is to be shown, with the pid by which NVML knows it.
  * Another's is one that the card does not have.
  */
-static bool find_account(nvmlDevice_t dev, unsigned pid, unsigned *out_driver_pid)
+static nvmlReturn_t find_account(nvmlDevice_t dev, unsigned pid, unsigned *out_driver_pid)
 {
 	struct nvml_member *members = NULL;
 	struct nvml_share share;
@@ -194,8 +223,10 @@ static bool find_account(nvmlDevice_t dev, unsigned pid, unsigned *out_driver_pi
 	int count;
 
 	*out_driver_pid = pid;
+	if (is_unknown(dev))
+		return NVML_ERROR_UNKNOWN;
 	if (!nvml_share_find(dev, &share))
-		return true;
+		return NVML_SUCCESS;
 	count = nvml_share_members(&share, &members);
 	for (int i = 0; i < count && !is_found; i++) {
 		is_found = members[i].pid == pid;
@@ -203,15 +234,15 @@ static bool find_account(nvmlDevice_t dev, unsigned pid, unsigned *out_driver_pi
 			*out_driver_pid = members[i].driver_pid;
 	}
 	free(members);
-	return is_found;
+	return is_found ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAccountingStats(nvmlDevice_t dev, unsigned int pid,
 					       nvmlAccountingStats_t *out_stats)
 {
 	nvmlAccountingStats_t stats = { 0 };
+	nvmlReturn_t res, found;
 	unsigned driver_pid;
-	nvmlReturn_t res;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAccountingStats))
 		return nvml_share_missing();
@@ -220,8 +251,9 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingStats(nvmlDevice_t dev, unsigned int pi
 	res = real.nvmlDeviceGetAccountingStats(dev, pid, &stats);
 	if (res == NVML_ERROR_UNINITIALIZED)
 		return res;
-	if (!find_account(dev, pid, &driver_pid))
-		return res == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : res;
+	found = find_account(dev, pid, &driver_pid);
+	if (found != NVML_SUCCESS)
+		return res == NVML_SUCCESS ? found : res;
 	return real.nvmlDeviceGetAccountingStats(dev, driver_pid, out_stats);
 }
 
@@ -229,8 +261,8 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingStats_v2(nvmlDevice_t dev,
 						  nvmlAccountingStats_v2_t *out_stats)
 {
 	nvmlAccountingStats_v2_t stats;
+	nvmlReturn_t res, found;
 	unsigned driver_pid;
-	nvmlReturn_t res;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAccountingStats_v2))
 		return nvml_share_missing();
@@ -240,8 +272,9 @@ nvmlReturn_t hook_nvmlDeviceGetAccountingStats_v2(nvmlDevice_t dev,
 	res = real.nvmlDeviceGetAccountingStats_v2(dev, &stats);
 	if (res == NVML_ERROR_UNINITIALIZED)
 		return res;
-	if (!find_account(dev, out_stats->pid, &driver_pid))
-		return res == NVML_SUCCESS ? NVML_ERROR_NOT_FOUND : res;
+	found = find_account(dev, out_stats->pid, &driver_pid);
+	if (found != NVML_SUCCESS)
+		return res == NVML_SUCCESS ? found : res;
 	stats = *out_stats;
 	stats.pid = driver_pid;
 	res = real.nvmlDeviceGetAccountingStats_v2(dev, &stats);

@@ -103,13 +103,18 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t dev,
 nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t *out_bar1)
 {
 	struct nvml_share s;
+	uint64_t limit;
 	nvmlReturn_t res;
 
 	if (!NVML_SHARE_HAS(nvmlDeviceGetBAR1MemoryInfo))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetBAR1MemoryInfo(dev, out_bar1);
-	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)) ||
-	    !nvml_share_find(dev, &s))
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	if (nvml_share_is_unknown(dev, &limit))
+		return show_configured(limit, &out_bar1->bar1Total, &out_bar1->bar1Free,
+				       &out_bar1->bar1Used);
+	if (!nvml_share_find(dev, &s))
 		return res;
 	out_bar1->bar1Total = bytes_least(out_bar1->bar1Total, s.total_bytes);
 	out_bar1->bar1Used = bytes_least(bytes_least(out_bar1->bar1Used, nvml_share_used_bytes(&s)),
@@ -119,16 +124,20 @@ nvmlReturn_t hook_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t dev, nvmlBAR1Memory_t
 	return res;
 }
 
-/* The size of a MIG slice stands in its attributes too. */
-static void show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
+/* The size of a MIG slice stands in its attributes too. NVML_SUCCESS, or NVML_ERROR_UNKNOWN. */
+static nvmlReturn_t show_size(nvmlDevice_t dev, unsigned long long *inout_size_mib)
 {
 	struct nvml_share s;
 	uint64_t limit;
 
-	if (nvml_share_is_unknown(dev, &limit))
+	if (nvml_share_is_unknown(dev, &limit)) {
+		if (limit == 0)
+			return NVML_ERROR_UNKNOWN;
 		*inout_size_mib = bytes_least(*inout_size_mib, limit >> 20);
-	else if (nvml_share_find(dev, &s))
+	} else if (nvml_share_find(dev, &s)) {
 		*inout_size_mib = bytes_least(*inout_size_mib, s.total_bytes >> 20);
+	}
+	return NVML_SUCCESS;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)
@@ -138,9 +147,9 @@ nvmlReturn_t hook_nvmlDeviceGetAttributes(nvmlDevice_t dev, nvmlDeviceAttributes
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAttributes))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetAttributes(dev, attrs);
-	if (res == NVML_SUCCESS && !nvml_share_is_inner(__builtin_return_address(0)))
-		show_size(dev, &attrs->memorySizeMB);
-	return res;
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	return show_size(dev, &attrs->memorySizeMB);
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAttributes_v2(nvmlDevice_t dev, nvmlDeviceAttributes_t *attrs)
@@ -150,7 +159,7 @@ nvmlReturn_t hook_nvmlDeviceGetAttributes_v2(nvmlDevice_t dev, nvmlDeviceAttribu
 	if (!NVML_SHARE_HAS(nvmlDeviceGetAttributes_v2))
 		return nvml_share_missing();
 	res = real.nvmlDeviceGetAttributes_v2(dev, attrs);
-	if (res == NVML_SUCCESS && !nvml_share_is_inner(__builtin_return_address(0)))
-		show_size(dev, &attrs->memorySizeMB);
-	return res;
+	if (res != NVML_SUCCESS || nvml_share_is_inner(__builtin_return_address(0)))
+		return res;
+	return show_size(dev, &attrs->memorySizeMB);
 }

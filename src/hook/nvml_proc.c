@@ -9,6 +9,7 @@
  * nvmlSystemGetProcessName reads /proc in this process's own namespace and stays as it is: it names
  * the pids that are shown here, and nobody whom /proc would not show.
  */
+#include "drv/nvml_list.h"
 #include "hook/lookup.h"
 #include "hook/nvml_share.h"
 
@@ -17,7 +18,8 @@
 
 /* The layouts differ in their length alone: each begins like the longest one. */
 typedef nvmlProcessDetail_v1_t row;
-enum { ROW_BYTES_V1 = 16, ROW_BYTES_V2 = 24, ROW_BYTES_MAX = 32, ROWS_SPARE = 32, TRIES = 8 };
+enum { ROW_BYTES_V1 = 16, ROW_BYTES_V2 = 24, ROW_BYTES_MAX = NVML_LIST_ROW_BYTES_MAX };
+enum { ROWS_SPARE = 32, TRIES = 8 };
 #define ROW_AT(type, field)                                                             \
 	_Static_assert(offsetof(type, field) == offsetof(row, field) &&                 \
 			       sizeof(((type *)0)->field) == sizeof(((row *)0)->field), \
@@ -53,26 +55,16 @@ struct answer {
 	size_t row_bytes;
 };
 
-/* What stands in a row before NVML writes it. No row ends so: an identity or the top of a size. */
-#define FILL 0xa5
-
 /*
- * How long NVML's rows are. Some drivers have another layout behind a name than the header says
- * (_v3 of 535.43 to 535.86 writes 32 bytes a row, others 16); who calls them knows that, so our
- * rows are as long as the driver's own. Where it has none the header holds.
+ * How long NVML's rows are. Who calls a driver with another layout than the header says knows that,
+ * so our rows are as long as the driver's own. Where it has none the header holds.
  */
 static size_t measure_row(const struct answer *a, unsigned room)
 {
-	size_t end = (size_t)room * ROW_BYTES_MAX, bytes;
-
-	if (a->count == 0 || a->count >= room)
-		return a->row_bytes;
-	while (end > 0 && (unsigned char)a->rows[end - 1] == FILL)
-		end--;
-	bytes = end % a->count ? 0 : end / a->count;
-	return bytes == ROW_BYTES_V1 || bytes == ROW_BYTES_V2 || bytes == ROW_BYTES_MAX ?
-		       bytes :
-		       a->row_bytes;
+	return a->count == 0 || a->count >= room ?
+		       a->row_bytes :
+		       nvml_list_row_bytes(a->rows, (size_t)room * ROW_BYTES_MAX, a->count,
+					   a->row_bytes);
 }
 
 /* All of NVML's list. */
@@ -88,7 +80,7 @@ static nvmlReturn_t ask_all(const struct list *list, nvmlDevice_t dev, struct an
 		a->rows = malloc((size_t)room * ROW_BYTES_MAX);
 		if (!a->rows)
 			return NVML_ERROR_MEMORY;
-		memset(a->rows, FILL, (size_t)room * ROW_BYTES_MAX);
+		memset(a->rows, NVML_LIST_FILL, (size_t)room * ROW_BYTES_MAX);
 		a->count = room;
 		res = list->ask(list, dev, &a->count, a->rows);
 		/* It may have grown; and a full one does not show how long its rows are. */
@@ -257,8 +249,10 @@ static nvmlReturn_t refuse_details(nvmlDevice_t dev, nvmlProcessDetailList_t *in
 	nvmlProcessDetailList_t unknown = { .version = 0 };
 	nvmlReturn_t res = real.nvmlDeviceGetRunningProcessDetailList(dev, &unknown);
 	struct nvml_share share;
+	uint64_t limit;
 
-	return res != NVML_ERROR_UNINITIALIZED && nvml_share_find(dev, &share) ?
+	return res != NVML_ERROR_UNINITIALIZED && (nvml_share_is_unknown(dev, &limit) ||
+						   nvml_share_find(dev, &share)) ?
 		       res :
 		       real.nvmlDeviceGetRunningProcessDetailList(dev, inout_list);
 }

@@ -179,9 +179,11 @@ static const char *environment(const char *name)
 bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes)
 {
 	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+	enum init_state state = init_view();
 	struct conf conf;
 
-	if (init_view() != INIT_FAILED)
+	/* A member keeps what it knew of its limit. */
+	if (state != INIT_FAILED && !(state == INIT_VIEW && !is_whole(init_region())))
 		return false;
 	*out_limit_bytes = 0;
 	if (conf_load(&conf, CONF_FILE, environment) == 0 && real.nvmlDeviceGetUUID &&

@@ -38,8 +38,9 @@ struct nvml_share {
 bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out_share);
 
 /*
- * Where the region cannot be looked at nobody knows the limit or what is held: true, with what is
- * configured for the device (0: nothing that is known). What is shown then is no more than that.
+ * Where the region cannot be looked at, or for who only looks is not the one any more that it was,
+ * nobody knows the limit or what is held: true, with what is configured for the device (0: nothing
+ * that is known). What is shown then is no more than that.
  */
 bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes);
 

@@ -9,9 +9,11 @@
 
 /* One such call. Constant between begin and finish. */
 struct overhead {
-	bool counts; /* false: nothing is charged, finish() is 0 */
+	bool counts;     /* false: nothing is charged, finish() is 0 */
+	bool is_refused; /* the limits cannot be held: nothing is to be made that lasts */
 	struct dev dev;
 	uint64_t before_bytes;
+	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 
 /* Before a call in the calling thread's context. */
@@ -28,3 +30,12 @@ bool overhead_fell(const struct overhead *o);
 
 /* After the hook undid it: counts again, and the answer for the program. */
 CUresult overhead_refuse(struct overhead *o);
+
+/*
+ * As these, around the first question for something in `library` (NULL: of an unknown one) in the
+ * calling thread's context: it takes the library's memory, which stays until the library is
+ * unloaded. Above the limit none is let in that was not asked for there before. CUDA_SUCCESS, or
+ * the answer for the program; the second is given the driver's answer.
+ */
+CUresult overhead_begin_library(struct overhead *o, CUlibrary library);
+CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res);

@@ -185,6 +185,33 @@ static bool has_monitor_fields(const struct hami_region *h, enum region_content 
 	       (h->minor_version == HAMI_MINOR || size <= HAMI_REGION_BYTES + 1);
 }
 
+/*
+ * True when another library's file limits nothing of a kind. The versions of HAMi-core that have
+ * other words where this layout has limits may limit memory; their GPU time is not asked.
+ */
+static bool is_unlimited(const struct hami_region *h, enum limits_kind kind, off_t size)
+{
+	if (h->magic == HAMI_MAGIC && !has_monitor_fields(h, REGION_HAMI, size))
+		return kind != LIMITS_MEM;
+	for (int d = 0; d < HAMI_DEVICES; d++)
+		if (limits_effective(kind, kind == LIMITS_MEM ? h->limit_bytes[d] :
+								h->sm_limit_pct[d]) != 0)
+			return false;
+	return true;
+}
+
+/* What was limited by HAMi-core stays so: 0, or -EBADMSG where nothing takes its place. */
+static int check_hami(const struct region *r, const struct region_setup *setup, off_t size,
+		      struct region_error *err)
+{
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (!setup_spec(setup, kind) && !is_unlimited(r->hami, kind, size))
+			return region_file_fail(err, -EBADMSG, r->path,
+						"is HAMi-core's and may hold a limit",
+						"; start it once with a limit, or remove it");
+	return 0;
+}
+
 static int map_file(int fd, struct region *r, struct region_error *err)
 {
 	char *m = mmap(NULL, RATION_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -228,6 +255,8 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	for (enum limits_kind kind = 0; rc == 0 && kind < LIMITS_KINDS; kind++)
 		if (alive || (!setup_spec(setup, kind) && has_limit(content, kind)))
 			rc = check_spec(r, kind, alive, err);
+	if (rc == 0 && content == REGION_HAMI)
+		rc = check_hami(r, setup, size, err);
 	if (rc == 0 && !alive)
 		init_headers(r, setup, content, has_monitor_fields(r->hami, content, size));
 	r->generation = r->own->generation;
@@ -301,6 +330,24 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 	r->st_ino = st.st_ino;
 	r->fd = fd;
 	return 0;
+}
+
+bool region_may_hold_limit(const char *path, int rc)
+{
+	struct stat st;
+
+	switch (-rc) {
+	case ENOTUNIQ:
+	case ENOTSUP:
+	case EISDIR:
+	case ELOOP:
+	case ENXIO:
+		return false;
+	}
+	/* What is empty is a new one that could be given no space. */
+	if (sys_stat(path, &st) == 0)
+		return S_ISREG(st.st_mode) && st.st_size > 0;
+	return errno != ENOENT && errno != ENOTDIR;
 }
 
 void region_settle(struct region *r)

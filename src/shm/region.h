@@ -46,10 +46,17 @@ struct region_error {
  * success the creation lock is held until region_settle(). 0 or -errno with *out_error filled:
  * -ELOOP, -EISDIR, -ENOTSUP (not a regular file), -EACCES, -EROFS, -ENOSPC, -EFBIG (file size
  * limit), -ENOTUNIQ (holds something else), -ESTALE (in use with another layout), -EBUSY,
- * -ETIMEDOUT (the creation lock), -EBADMSG (the limit it holds cannot be understood).
+ * -ETIMEDOUT (the creation lock), -EBADMSG (it may hold a limit that cannot be understood, and no
+ * other is given).
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *out_region,
 		struct region_error *out_error);
+
+/*
+ * After region_open() said `rc`: whether a limit that nobody could read may stand at the path.
+ * False where nothing is there, or what is no region.
+ */
+bool region_may_hold_limit(const char *path, int rc);
 
 /*
  * Shows a new region to the monitors (the HAMi magic is written last of all), and drops the

@@ -293,17 +293,11 @@ static int claim_again(struct region *r, struct slot *slot)
 	return 1;
 }
 
-int slot_check(struct region *r, struct slot *slot)
+/* The descriptor that held our slot is gone: 1 when the slot is ours again, or -ESTALE. */
+static int retake(struct region *r, struct slot *slot)
 {
-	struct stat st;
-	int guard, rc;
+	int guard = region_reopen(r), rc;
 
-	if (slot->fd < 0)
-		return 0;
-	/* While the descriptor is open on our file, its description has the lock. */
-	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
-		return 0;
-	guard = region_reopen(r);
 	if (guard < 0)
 		return -ESTALE;
 	rc = lock_wait(guard, RATION_LOCK_REAP + slot->index, 1, RETAKE_WAIT_NS);
@@ -311,6 +305,23 @@ int slot_check(struct region *r, struct slot *slot)
 		rc = claim_again(r, slot);
 	close(guard);
 	return rc < 0 ? -ESTALE : rc;
+}
+
+int slot_check(struct region *r, struct slot *slot)
+{
+	struct stat st;
+	int held, rc;
+
+	if (slot->fd < 0)
+		return 0;
+	/* While the descriptor is open on our file, its description has the lock. */
+	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
+		return 0;
+	/* The caller has a lock, and open() is a cancellation point. */
+	held = sys_cancel_hold();
+	rc = retake(r, slot);
+	sys_cancel_release(held);
+	return rc;
 }
 
 void slot_vacate(struct region *r, const struct slot *slot)

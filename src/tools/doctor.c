@@ -10,6 +10,7 @@
 #include "tools/doctor_system.h"
 #include "tools/install_path.h"
 #include "tools/option_check.h"
+#include "tools/region_error.h"
 #include "tools/run_env.h"
 #include "tools/sim_check.h"
 #include "tools/tenant.h"
@@ -224,12 +225,26 @@ static void report_kind(enum limits_kind kind, const struct conf *conf, const st
 		doctor_limits_of_conf(kind, conf, devices);
 }
 
+/* True after view_read() said `rc`: a region that nobody here understands, with its limits. */
+static bool is_unknown(int rc)
+{
+	return rc < 0 && rc != -ENOENT && rc != -ENODATA && rc != -ENOTUNIQ && rc != -EISDIR &&
+	       rc != -ELOOP;
+}
+
 static void report_limits(const struct conf *conf, const struct scene *scene, const char *path)
 {
 	static struct device_list devices;
 	static struct view view;
-	bool has_view = *path && view_read(path, &view) == 0;
+	int rc = *path ? view_read(path, &view) : -ENOENT;
+	bool has_view = rc == 0;
+	char text[256];
 
+	if (is_unknown(rc)) {
+		doctor_report(DOCTOR_FAIL, "limit", "the region %s %s: nobody can tell the limits",
+			      path, region_error_text(path, rc, text, sizeof(text)));
+		return;
+	}
 	if (device_list_read(scene->nvml, &devices) < 0)
 		devices.count = 0;
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)

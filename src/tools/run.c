@@ -390,6 +390,8 @@ static int start(const struct conf *conf)
 	}
 	rc = run_env_use_library(library, &tenant, specs);
 	if (rc == 0)
+		rc = run_env_use_places(conf);
+	if (rc == 0)
 		rc = run_child_wait(COMMAND, opt.command, &status);
 	tenant_end(&tenant);
 	if (rc < 0) {

@@ -88,3 +88,30 @@ int run_env_use_library(const char *library, const struct tenant *tenant,
 		return -errno;
 	return 0;
 }
+
+static int use(enum conf_var var, const char *value)
+{
+	return setenv(conf_name(var), value, 1) < 0 ? -errno : 0;
+}
+
+/* 0 is not said. */
+static int use_size(enum conf_var var, uint64_t bytes)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	return bytes ? use(var, text) : 0;
+}
+
+int run_env_use_places(const struct conf *conf)
+{
+	int rc = use_size(CONF_RATION_RESIDENT, conf->resident_bytes);
+
+	if (rc == 0)
+		rc = use_size(CONF_RATION_HOST, conf->host_bytes);
+	if (rc == 0 && conf->is_movable)
+		rc = use(CONF_RATION_MOVABLE, "true");
+	if (rc == 0 && conf->is_oversubscribed)
+		rc = use(CONF_RATION_OVERSUBSCRIBE, "true");
+	return rc;
+}

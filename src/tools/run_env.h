@@ -22,5 +22,11 @@ int run_env_use_sim(const char *dir, const char *config);
 int run_env_use_library(const char *library, const struct tenant *tenant,
 			const char *const specs[LIMITS_KINDS]);
 
+/*
+ * Says where the tenant's memory may lie: a program that comes when its file has gone makes it
+ * again as it was. 0 or -errno.
+ */
+int run_env_use_places(const struct conf *conf);
+
 /* The limits of GPU time that a tenant of this configuration passes on: "" where none ever holds. */
 const char *run_env_sm_spec(const struct conf *conf);

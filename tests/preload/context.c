@@ -134,6 +134,28 @@ static void untouched(int argc, char **argv)
 	printf("active %d, flags %u\n", active, flags);
 }
 
+/* ignored: a program that goes on after cuInit was refused gets nothing all the same. */
+static void ignored(int argc, char **argv)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemGenericAllocationHandle handle;
+	CUdevResourceDesc desc;
+	CUdevResource sms;
+	CUgreenCtx green;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	printf("init %d\n", cuInit(0));
+	printf("create %d\n", cuCtxCreate_v2(&ctx, 0, 0));
+	printf("retain %d\n", cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuDeviceGetDevResource(0, &sms, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &sms, 1));
+	printf("green %d\n", cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	printf("handle %d\n", cuMemCreate(&handle, 2 * MIB, &prop, 0));
+}
+
 /* modules: a module costs device memory, and one that passes the limit is not loaded. Fault 19. */
 static void modules(int argc, char **argv)
 {
@@ -157,6 +179,94 @@ static void modules(int argc, char **argv)
 	client_pause("look");
 	while (n--)
 		OK(cuModuleUnload(module[n]));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+}
+
+/* A library with variables of 16 MiB. */
+static const char library_image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				    ".visible .global .align 8 .b8 large[16777216];\n"
+				    ".visible .entry empty()\n{\n\tret;\n}\n";
+
+enum { LIBRARIES = 16 };
+
+static CUresult instantiate(CUkernel kernel)
+{
+	CUDA_KERNEL_NODE_PARAMS params = { .kern = kernel,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1 };
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	CUresult res;
+
+	OK(cuGraphCreate(&graph, 0));
+	res = cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params);
+	return res == CUDA_SUCCESS ? cuGraphInstantiateWithFlags(&exec, graph, 0) : res;
+}
+
+/* The first question for something in a library takes its memory: asked in one of six ways. */
+static CUresult ask(CUlibrary library, int way)
+{
+	CUfunction function;
+	CUmodule module;
+	CUkernel kernel;
+	CUdeviceptr addr;
+	size_t bytes;
+	int blocks;
+
+	if (way == 0)
+		return cuLibraryGetModule(&module, library);
+	if (way == 1)
+		return cuLibraryGetGlobal(&addr, &bytes, library, "large");
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	if (way == 2)
+		return cuKernelGetFunction(&function, kernel);
+	if (way == 3)
+		return cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				      NULL);
+	if (way == 4)
+		return cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks,
+								   (CUfunction)(void *)kernel, 32,
+								   0);
+	return instantiate(kernel);
+}
+
+/*
+ * libraries WAYS: asked in so many ways, what passes the limit is refused, and above it nothing
+ * more is taken; what is there already can be asked for.
+ */
+static void libraries(int argc, char **argv)
+{
+	CUlibrary library[LIBRARIES];
+	uint64_t charged_bytes;
+	int refused = 0, ways;
+
+	CHECK(argc == 1);
+	ways = atoi(argv[0]);
+	client_start();
+	for (int i = 0; i < LIBRARIES; i++)
+		OK(cuLibraryLoadData(&library[i], library_image, NULL, NULL, 0, NULL, NULL, 0));
+	for (int i = 0; i < LIBRARIES; i++)
+		refused += ask(library[i], i % ways) == CUDA_ERROR_OUT_OF_MEMORY;
+	CHECK(refused == LIBRARIES - 2);
+	/* The one that was found to be too much is there. */
+	charged_bytes = client_charged(0);
+	CHECK(charged_bytes <= client_limit(0) + 20 * MIB);
+	OK(ask(library[0], 0));
+	OK(ask(library[0], 1));
+	client_pause("look");
+	for (int i = 2; i < LIBRARIES; i++)
+		OK(cuLibraryUnload(library[i]));
+	CHECK(client_charged(0) <= client_limit(0));
+	OK(cuLibraryUnload(library[0]));
+	OK(cuLibraryLoadData(&library[0], library_image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(ask(library[0], 0));
+	OK(cuLibraryUnload(library[0]));
+	OK(cuLibraryUnload(library[1]));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 }
 
@@ -282,11 +392,10 @@ static void churn(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },           { "references", references },
-		{ "forms", forms },         { "odd", odd },
-		{ "untouched", untouched }, { "modules", modules },
-		{ "together", together },   { "crowd", crowd },
-		{ "churn", churn },         { 0 },
+		{ "ends", ends },       { "references", references }, { "forms", forms },
+		{ "odd", odd },         { "untouched", untouched },   { "modules", modules },
+		{ "ignored", ignored }, { "together", together },     { "crowd", crowd },
+		{ "churn", churn },     { "libraries", libraries },   { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -114,6 +114,10 @@ static void say_list(const struct form *form, nvmlDevice_t dev)
 	unsigned count = 0;
 	nvmlReturn_t res = form->ask(dev, &count, NULL);
 
+	if (res == NVML_ERROR_UNKNOWN) {
+		printf("%s unknown\n", form->name);
+		return;
+	}
 	CHECK(res == (count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS));
 	CHECK(count < ROOM);
 	for (unsigned room = 0; room <= count; room++)
@@ -266,6 +270,22 @@ static void member(int argc, char **argv)
 	watch(0, NULL);
 }
 
+/* shut: ends NVML once more than it began it, and then takes memory that no call shows. */
+static void shut(int argc, char **argv)
+{
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	load_cuda();
+	enter(0);
+	CHECK(nvmlInit_v2() == NVML_SUCCESS);
+	CHECK(nvmlShutdown() == NVML_SUCCESS);
+	nvmlShutdown();
+	OK(cuda.load(&module, CLIENT_MODULE));
+	again("loaded");
+}
+
 /* busy: keeps device 0 at work until its input ends. */
 static void busy(int argc, char **argv)
 {
@@ -403,6 +423,51 @@ static void accounts(int argc, char **argv)
 	}
 }
 
+/*
+ * unopened: what each call about single processes' use and BAR1 answers where the region cannot be
+ * looked at, which leaves nothing of others in what it was given.
+ */
+static void unopened(int argc, char **argv)
+{
+	nvmlProcessUtilizationSample_t samples[256] = { 0 };
+	nvmlProcessUtilizationInfo_v1_t infos[256] = { 0 };
+	nvmlProcessesUtilizationInfo_t all = {
+		.version = nvmlProcessesUtilizationInfo_v1,
+		.procUtilArray = infos,
+		.processSamplesCount = 256,
+	};
+	nvmlDevice_t dev = device_of(argc, argv);
+	nvmlAccountingStats_t stats;
+	nvmlAccountingStats_v2_t stats2 = { .pid = (unsigned)getpid() };
+	nvmlDeviceAttributes_t attributes = { 0 };
+	unsigned count = 256, pid_count = ROOM, pids[ROOM] = { 0 };
+	nvmlBAR1Memory_t bar1 = { 0 };
+	nvmlReturn_t res;
+
+	res = nvmlDeviceGetProcessUtilization(dev, samples, &count, 0);
+	printf("samples %d\n", (int)res);
+	res = nvmlDeviceGetProcessesUtilizationInfo(dev, &all);
+	printf("infos %d\n", (int)res);
+	for (unsigned i = 0; i < 256; i++)
+		CHECK(samples[i].pid == 0 && infos[i].pid == 0);
+	res = nvmlDeviceGetAccountingPids(dev, &pid_count, pids);
+	printf("pids %d\n", (int)res);
+	for (unsigned i = 0; i < ROOM; i++)
+		CHECK(pids[i] == 0);
+	res = nvmlDeviceGetAccountingStats(dev, (unsigned)getpid(), &stats);
+	printf("stats %d\n", (int)res);
+	res = nvmlDeviceGetAccountingStats_v2(dev, &stats2);
+	printf("stats2 %d\n", (int)res);
+	res = nvmlDeviceGetAttributes_v2(dev, &attributes);
+	printf("attributes %d\n", (int)res);
+	if (res == NVML_SUCCESS)
+		client_say("attributes.size", attributes.memorySizeMB);
+	res = nvmlDeviceGetBAR1MemoryInfo(dev, &bar1);
+	printf("bar1 %d\n", (int)res);
+	if (res == NVML_SUCCESS)
+		client_say("bar1.total", bar1.bar1Total);
+}
+
 /* sizes: every other figure of the memory. */
 static void sizes(int argc, char **argv)
 {
@@ -515,6 +580,8 @@ int main(int argc, char **argv)
 		{ "utilization", utilization },
 		{ "accounts", accounts },
 		{ "sizes", sizes },
+		{ "unopened", unopened },
+		{ "shut", shut },
 		{ "answers", answers },
 		{ "odd", odd },
 		{ 0 },

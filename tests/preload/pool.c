@@ -1,6 +1,7 @@
 /*
  * Stream-ordered memory and pools under a limit. Which case does what is said at it.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "client.h"
@@ -499,6 +500,42 @@ static void faults(int argc, char **argv)
 	SAME(client_charged(0), CONTEXT_BYTES);
 }
 
+static void *allocate_in_context(void *arg)
+{
+	CUdeviceptr addr;
+
+	OK(cuCtxSetCurrent(arg));
+	OK(cuMemAllocAsync(&addr, 2 * GROWTH_BYTES, NULL));
+	return NULL;
+}
+
+/* The current pool is changed by another thread while an allocation is on its way to the driver. */
+static void swapped(int argc, char **argv)
+{
+	int (*is_waiting)(void);
+	void (*release)(void);
+	CUmemoryPool pool;
+	CUcontext ctx;
+	pthread_t thread;
+
+	(void)argc;
+	(void)argv;
+	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
+	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
+	CHECK(is_waiting && release);
+	ctx = client_start();
+	pool = new_pool(0, UINT64_MAX);
+	alarm(60);
+	CHECK(pthread_create(&thread, NULL, allocate_in_context, ctx) == 0);
+	while (!is_waiting())
+		usleep(1000);
+	OK(cuDeviceSetMemPool(0, pool));
+	release();
+	pthread_join(thread, NULL);
+	SAME(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 2 * GROWTH_BYTES);
+	SAME(client_charged(0), CONTEXT_BYTES + 2 * GROWTH_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
@@ -514,6 +551,7 @@ int main(int argc, char **argv)
 		{ "pending", pending },
 		{ "fragments", fragments },
 		{ "faults", faults },
+		{ "swapped", swapped },
 		{ 0 },
 	};
 

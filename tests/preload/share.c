@@ -15,15 +15,20 @@
 static CUcontext ctx;
 static CUfunction spin;
 
-static void start(void)
+static void start_in_current(void)
 {
 	CUmodule module;
 
+	OK(cuModuleLoadData(&module, SPIN));
+	OK(cuModuleGetFunction(&spin, module, "spin"));
+}
+
+static void start(void)
+{
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuCtxSetCurrent(ctx));
-	OK(cuModuleLoadData(&module, SPIN));
-	OK(cuModuleGetFunction(&spin, module, "spin"));
+	start_in_current();
 }
 
 static void launch(CUstream stream, unsigned long long ns)
@@ -94,16 +99,11 @@ static void launch_as(const char *form, unsigned long long ns)
 }
 
 /*
- * Two long launches, of the form that is named: the second has to wait for what the first owes,
- * which is for ever here.
+ * Two launches, of the form that is named: the second has to wait for what the first owes, which
+ * is for ever here.
  */
-static void held(int argc, char **argv)
+static void owe_and_pass(const char *form)
 {
-	const char *form = argc > 0 ? argv[0] : "kernel";
-
-	start();
-	launch(NULL, 20 * USEC);
-	OK(cuCtxSynchronize());
 	client_pause("first");
 	launch_as(form, 100 * MSEC);
 	OK(cuCtxSynchronize());
@@ -111,6 +111,72 @@ static void held(int argc, char **argv)
 	launch_as(form, 20 * USEC);
 	OK(cuCtxSynchronize());
 	client_pause("passed");
+}
+
+/* More contexts than are kept at a time: each is used and ended again. */
+enum { CONTEXTS = 80 };
+
+static void use_current(void)
+{
+	CUfunction function = spin;
+
+	start_in_current();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	spin = function;
+}
+
+static void wear_detached(void)
+{
+	for (int i = 0; i < CONTEXTS; i++) {
+		CUcontext own;
+
+		OK(cuCtxCreate_v2(&own, 0, 0));
+		use_current();
+		OK(cuCtxDetach(own));
+	}
+}
+
+static void wear_green(void)
+{
+	CUdevResourceDesc desc;
+	CUdevResource all;
+
+	OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &all, 1));
+	for (int i = 0; i < CONTEXTS; i++) {
+		CUgreenCtx green;
+		CUcontext own;
+
+		OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+		OK(cuCtxFromGreenCtx(&own, green));
+		OK(cuCtxSetCurrent(own));
+		use_current();
+		OK(cuCtxSetCurrent(ctx));
+		OK(cuGreenCtxDestroy(green));
+	}
+}
+
+/* worn detached|green: as held() in another context, after many have come and gone. */
+static void worn(int argc, char **argv)
+{
+	start();
+	if (argc > 0 && !strcmp(argv[0], "green"))
+		wear_green();
+	else
+		wear_detached();
+	start();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	owe_and_pass("kernel");
+}
+
+static void held(int argc, char **argv)
+{
+	start();
+	launch(NULL, 20 * USEC);
+	OK(cuCtxSynchronize());
+	owe_and_pass(argc > 0 ? argv[0] : "kernel");
 }
 
 /* The same in a child that was made before the driver was started. */
@@ -437,11 +503,17 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },   { "forked", forked },
-		{ "forms", forms }, { "capture", capture },
-		{ "ends", ends },   { "threads", threads },
-		{ "waits", waits }, { "both", both },
-		{ "busy", busy },   { 0 },
+		{ "held", held },
+		{ "worn", worn },
+		{ "forked", forked },
+		{ "forms", forms },
+		{ "capture", capture },
+		{ "ends", ends },
+		{ "threads", threads },
+		{ "waits", waits },
+		{ "both", both },
+		{ "busy", busy },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -32,6 +32,11 @@ def test_sizes_that_are_none(place, size):
     assert not place.region.exists()
 
 
+def test_who_goes_on_without_cuinit_gets_nothing(place):
+    done = place.run("context", "ignored", err=None, RATION_MEM="4x")
+    assert done.values == dict.fromkeys(["init", "create", "retain", "green", "handle"], NOT_PERMITTED)
+
+
 @pytest.mark.parametrize("size", [size for size in BAD_SIZES if "," not in size])
 def test_hami_s_sizes_that_are_none(place, size):
     place.settings.update(RATION_REGION=None,
@@ -283,3 +288,49 @@ def test_hami_s_region_path_by_pod(place):
     assert region.stat().st_mode & 0o777 == 0o666
     assert region.read_bytes()[HAMI_LIMIT:HAMI_LIMIT + 8] == (128 * MIB).to_bytes(8, "little")
     assert [item.name for item in region.parent.iterdir()] == ["usage.cache"]
+
+
+def run_by_default(place, prepare, *argv, status=0, **settings):
+    """A program that nobody names a region for, after `prepare` in a /tmp that is its own."""
+    script = ("mount -t tmpfs none /mnt && mkdir /mnt/up /mnt/work && "
+              "mount -t overlay -o lowerdir=/tmp,upperdir=/mnt/up,workdir=/mnt/work none /tmp && "
+              f"rm -f /tmp/cudevshr.cache && {prepare} && exec \"$@\"")
+    place.settings["RATION_REGION"] = None
+    done = place.run("unshare", "-m", "/bin/sh", "-c", script, "sh", *argv, status=None, err=None,
+                     **settings)
+    needs("mount:" not in done.err and "unshare" not in done.err, done.err)
+    assert done.status == status, (done.status, done.out, done.err)
+    return done
+
+
+OTHER_USER = ["setpriv", "--reuid=1234", "--clear-groups"]
+
+
+def test_a_default_region_that_may_hold_a_limit(place):
+    """Nothing is configured, but what an earlier process was given may stand in the file."""
+    program = PROGRAMS / "context"
+    place.run("linked", err=None, RATION_MEM="256m")
+    other_layout = bytearray(place.region.read_bytes())
+    other_layout[OWN + 8] ^= 0xff
+    image = place.folder / "image"
+    image.write_bytes(other_layout)
+    done = run_by_default(place, f"cp {image} /tmp/cudevshr.cache", program, "untouched", status=1)
+    assert "which may hold a limit; start it once with a limit, or remove it" in done.err
+    assert f"cuInit(0): {OPERATING_SYSTEM}, not 0" in done.err
+    done = run_by_default(place, f"install -m 600 {place.folder}/region /tmp/cudevshr.cache",
+                          *OTHER_USER, program, "untouched", status=1)
+    assert "it belongs to uid 0 and we are uid 1234" in done.err
+    assert f"cuInit(0): {OPERATING_SYSTEM}, not 0" in done.err
+
+
+@pytest.mark.parametrize("prepare", [
+    "install -m 666 /etc/passwd /tmp/cudevshr.cache", "mkdir /tmp/cudevshr.cache",
+    "mkfifo /tmp/cudevshr.cache", "ln -s /etc/passwd /tmp/cudevshr.cache", "chmod 755 /tmp",
+    "install -m 600 /dev/null /tmp/cudevshr.cache",
+], ids=["text", "folder", "fifo", "link", "closed", "empty"])
+def test_a_default_region_that_holds_none(place, prepare):
+    """Where there is no region and nothing is configured nobody set a limit: the program runs."""
+    needs(is_root(), "only root can start programs as others")
+    done = run_by_default(place, prepare, *OTHER_USER, PROGRAMS / "context", "untouched",
+                          LIBCUDA_LOG_LEVEL="2")
+    assert "no limit is set, so none is held" in done.err

@@ -62,6 +62,15 @@ def test_modules(place):
     program.go().end()
 
 
+@pytest.mark.parametrize("loading,ways", [("EAGER", 3), ("LAZY", 6)])
+def test_libraries_past_the_limit(place, loading, ways):
+    """Each question for another one was refused, and took its memory all the same."""
+    program = place.start("context", "libraries", ways, RATION_MEM=CONTEXT + 45 * MIB,
+                          CUDA_MODULE_LOADING=loading).await_word("look")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().end()
+
+
 # field fault 14: the limit was below what a context takes, and the program got "invalid argument"
 @pytest.mark.parametrize("limit", ["1m", "63m"])
 def test_a_limit_below_a_context(place, limit):

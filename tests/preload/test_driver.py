@@ -128,3 +128,10 @@ def test_a_driver_that_fails_to_start(place):
 def test_a_call_that_stays_in_the_driver(place, call):
     use(place, "holding")
     place.run("held", call, RATION_MEM="512m", HELD=call)
+
+
+@pytest.mark.parametrize("what", ["module", "heap", "buffer"])
+def test_what_no_call_shows_beside_an_allocation(place, what):
+    """What another thread has reserved and the driver has not given yet is not overlooked."""
+    use(place, "holding")
+    place.run("beside", what, RATION_MEM="300m", HELD="cuMemAlloc_v2")

@@ -224,6 +224,16 @@ def test_rows_are_as_long_as_the_driver_s(tenants, row_bytes):
         assert found[form] == ours, form
 
 
+@pytest.mark.parametrize("row_bytes", [16, 32])
+def test_the_own_row_among_rows_of_another_length(place, row_bytes):
+    """What this process holds is found behind others' rows, and nothing is written past our room."""
+    foreign = [hold(place, 2, preload=()) for _ in range(3)]
+    busy_nvml(place, BUSY_ROW=str(row_bytes))
+    place.settings["RATION_MEM"] = "512m"
+    hold(place, 100)
+    assert place.charged() == CONTEXT + 100 * MIB and len(foreign) == 3
+
+
 def test_the_driver_s_own_figure_is_not_ours(place):
     """
     Its NVML gets from one exported list to another by a jump: what we ask for ourselves must not be
@@ -310,6 +320,31 @@ def test_utilization(place):
     assert ("info", foreign.pid) in rows(preload=())
 
 
+def test_a_program_that_ends_nvml_too_often(place):
+    """What we began is ended with it; what this process holds is asked for all the same."""
+    place.settings.update(RATION_MEM="1g", CUDA_MODULE_LOADING="EAGER")
+    program = place.start("nvml_views", "shut").await_word("loaded")
+    assert place.truth() == {program.pid: place.charged()} and place.charged() > CONTEXT
+    program.go().end()
+
+
+UNKNOWN = 999
+
+
+def test_where_the_region_cannot_be_opened(place):
+    """Nobody knows whose the processes are: none is shown, and of the sizes what is configured."""
+    place.start("nvml_views", "busy", preload=()).await_word("busy")
+    busy_nvml(place)
+    calls = ["samples", "infos", "pids", "stats", "stats2", "attributes", "bar1"]
+    plain = place.run("nvml_views", "unopened", preload=(), status=None, err=None).values
+    assert all(plain.get(call, 0) == 0 for call in calls)
+    place.settings["RATION_REGION"] = place.folder / "nowhere" / "region"
+    assert place.run("nvml_views", "unopened", err=None).values == dict.fromkeys(calls, UNKNOWN)
+    told = place.run("nvml_views", "unopened", err=None, RATION_MEM="512m").values
+    assert told == {**dict.fromkeys(calls, UNKNOWN), "bar1": 0, "bar1.total": 512 * MIB,
+                    "attributes": 0, "attributes.size": 512}
+
+
 # issue: BAR1 and every other amount tell the same
 def test_other_amounts(tenants):
     place, ours, _ = tenants
@@ -362,17 +397,18 @@ def test_other_pid_namespaces(place):
 def test_a_region_that_is_cut_short(place, looker):
     """Nothing is touched that is not there any more."""
     place.settings["RATION_MEM"] = "1g"
-    other = hold(place, 40)
+    hold(place, 40)
     program = place.start("nvml_views", looker).await_word("said")
     os.truncate(place.region, 4096)
     # A member takes a region that was whole for whole for a millisecond.
     time.sleep(0.002)
     listed, used = look(program)
+    assert listed == {}
     if looker == "watch":
-        # It does not know the limit any more.
-        assert listed == {other.pid: CONTEXT + 40 * MIB}
+        # It does not know who is in the tenant any more, but the limit that is configured.
+        assert "compute3 unknown" in program.said and "of 1073741824" in program.said[-2]
     else:
-        assert listed == {} and used == 1024 * MIB
+        assert used == 1024 * MIB
     program.popen.kill()
     program.popen.communicate()
 

@@ -95,3 +95,9 @@ def test_a_call_that_fails(place, call):
                               RATION_LOG="error").await_word("look")
         assert sum(place.truth().values()) <= place.charged()
         assert program.go().end().err == ""
+
+
+def test_the_current_pool_is_changed_on_the_way(place):
+    """What served the call is charged, not what would have served it a moment before."""
+    place.run("pool", "swapped", RATION_MEM=LIMIT, HELD="cuMemAllocAsync",
+              LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")

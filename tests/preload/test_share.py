@@ -25,9 +25,9 @@ def limit(place, spec):
     assert done.returncode == 0, done.stderr
 
 
-def owing(place, case="held", form="kernel"):
+def owing(place, *case):
     """A process of the tenant that owes for a launch and is held at the next."""
-    program = place.start("share", case, form).await_word("first")
+    program = place.start("share", *(case or ["held"])).await_word("first")
     limit(place, "1")  # 100 ms at 1 % is held for ten seconds
     program.go().await_word("owes")
     program.go()
@@ -52,7 +52,7 @@ def test_a_hold_ends_with_the_limit(limited):
 @pytest.mark.parametrize("form", ["kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative",
                                   "cooperative_ptsz", "graph", "graph_ptsz"])
 def test_who_owes_is_held(limited, form):
-    owing(limited, form=form)
+    owing(limited, "held", form)
 
 
 def test_a_child_that_owes_is_held(limited):
@@ -76,6 +76,13 @@ def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
     place.run("hot", "launches")
     # The kernel does end it for a system call.
     place.run("hot", "reads", status=-signal.SIGSYS)
+
+
+@pytest.mark.parametrize("how", ["detached", "green"])
+def test_who_owes_is_held_after_many_contexts(limited, how):
+    """What is kept of a context goes with it, whichever call ends it."""
+    limited.settings["RATION_SM"] = "90"
+    owing(limited, "worn", how)
 
 
 def test_a_monitor_holds_and_lets_go(place):

@@ -396,6 +396,8 @@ static void work(void)
 /* Wrong, and more than the limit leaves: wrong is said first. */
 static void wrong_and_too_much(void)
 {
+	CUdeviceptr_v1 narrow;
+	unsigned narrow_pitch;
 	CUmemAllocationProp odd = device_memory;
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr addr;
@@ -405,13 +407,26 @@ static void wrong_and_too_much(void)
 	TRY_OUT(addr, cuMemAllocManaged(&addr, 1024 * MIB, 77));
 	TRY_OUT(addr, cuMemAllocManaged(&addr, 1024 * MIB, CU_MEM_ATTACH_SINGLE));
 	TRY_OUT(addr, cuMemAllocPitch_v2(&addr, &pitch, 1024 * MIB, 2, 5));
+	TRY_OUT(addr, cuMemAllocPitch_v2(&addr, &pitch, (size_t)1 << 31, 1, 4));
+	TRY_OUT(addr, cuMemAllocPitch_v2(&addr, &pitch, ((size_t)1 << 31) - 1, 9, 3));
+	TRY_OUT(addr, cuMemAllocFromPoolAsync(&addr, 1024 * MIB, NULL, NULL));
+	TRY_OUT(addr, cuMemAllocFromPoolAsync(&addr, HUGE, NULL, NULL));
+	TRY_OUT(narrow, cuMemAlloc(&narrow, 1024 * MIB));
+	TRY_OUT(narrow, cuMemAllocPitch(&narrow, &narrow_pitch, 1024 * MIB, 1, 4));
+	TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (512 << 10) + 1));
+	TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, UINT32_MAX));
+	TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SIZE_MAX));
 	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB + 1, &device_memory, 0));
 	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB, &device_memory, 3));
 	odd.type = 99;
 	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB, &odd, 0));
+	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB + 1, &odd, 0));
+	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB, &odd, 1));
 	odd = device_memory;
 	odd.requestedHandleTypes = 0x80;
 	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB, &odd, 0));
+	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB + 1, &odd, 0));
+	TRY_OUT(h, cuMemCreate(&h, 1024 * MIB, &odd, 1));
 	TRY_OUT(array, array_of(&array, 65536, 32768, 0, 1));
 	TRY_OUT(array, array_of(&array, 65536, 32768, CU_AD_FORMAT_FLOAT, 3));
 	TRY_OUT(array, array_of(&array, 1 << 20, 1 << 20, CU_AD_FORMAT_FLOAT, 4));

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import conftest
+import region
 
 TOPICS = ("configuration", "driver", "interception", "kernel", "limit", "out of reach", "preload",
           "ration", "region", "view")
@@ -397,6 +398,18 @@ def test_region_that_cannot_be_had(ration, sim, library):
     assert out.returncode == 1
     assert any("/nonexistent cannot be looked at" in line for line in lines(out, "FAIL", "region"))
     assert lines(out, "FAIL", "driver")
+
+
+def test_a_region_that_cannot_be_understood(ration, sim, library, tmp_path):
+    """It may hold a limit: that there is none is not said."""
+    image = region.blank()
+    region.put(image, region.RATION_AT + 8, "I", 77)
+    (tmp_path / "r").write_bytes(image)
+    out = ration("doctor", "--sim", env={"LD_PRELOAD": library, "RATION_REGION": tmp_path / "r"})
+    assert out.returncode == 1 and "may hold a limit" in out.stderr
+    assert not lines(out, "ok", "limit")
+    told, = lines(out, "FAIL", "limit")
+    assert f"{tmp_path / 'r'} was made by another version of Ration (layout 77, this is 2)" in told
 
 
 def test_it_says_what_no_preload_can_reach(ration, sim):

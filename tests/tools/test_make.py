@@ -49,6 +49,17 @@ def test_each_place_is_removed_by_itself(places, tmp_path):
     assert f"it has with PREFIX={second}" in out.stderr
 
 
+def test_the_installed_header_stands_by_itself(places, tmp_path):
+    """What it includes is installed too."""
+    script("install.sh", **places[1])
+    source = tmp_path / "monitor.c"
+    source.write_text("#include <ration/region.h>\nint main(void) { return sizeof(struct ration_region) == 0; }\n")
+    out = subprocess.run(["cc", "-std=c11", "-pedantic", "-Wall", "-Werror", "-fsyntax-only",
+                          f"-I{tmp_path / 'b/include'}", source],
+                         text=True, capture_output=True, timeout=60, check=False)
+    assert (out.returncode, out.stderr) == (0, "")
+
+
 def test_what_others_put_there_stays(places, tmp_path):
     place, folder = places[1], tmp_path / "b"
     (folder / "lib").mkdir(parents=True)

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import platform
+import re
 import shutil
 
 import pytest
@@ -182,6 +183,22 @@ def test_schedulers_variables_do_not_reach_the_program(ration):
            "CUDA_HOME": "/cuda"}
     out = ration("run", "--mem", "1g", "env", env=env)
     assert [v for v in out.stdout.splitlines() if v.startswith("CUDA_")] == ["CUDA_HOME=/cuda"]
+
+
+def test_where_memory_may_lie_is_passed_on(ration):
+    """Who comes when the tenant's file has gone makes it again as it was."""
+    def said(*options, env=None):
+        out = ration("run", *options, "env", env=env or {})
+        assert out.returncode == 0, out.stderr
+        return {line.split("=", 1)[0]: line.split("=", 1)[1] for line in out.stdout.splitlines()
+                if re.match("RATION_(MOVABLE|OVERSUBSCRIBE|RESIDENT|HOST)=", line)}
+
+    assert not said()
+    assert said("--movable") == {"RATION_MOVABLE": "true"}
+    assert said("--resident", "1g") == {"RATION_MOVABLE": "true", "RATION_OVERSUBSCRIBE": "true",
+                                        "RATION_RESIDENT": str(1 << 30)}
+    assert said("--host", "512m")["RATION_HOST"] == str(512 << 20)
+    assert said(env={"CUDA_OVERSUBSCRIBE": "true"})["RATION_OVERSUBSCRIBE"] == "true"
 
 
 def test_environment_of_the_program(ration):

@@ -706,6 +706,11 @@ static void test_file_that_cannot_be_read(void **state)
 	assert_int_equal(load(path, ENV()), -EINVAL);
 	assert_says(conf.error, path);
 	assert_says(conf.error, "too long");
+	/* Nor may the environment switch off what nobody has read. */
+	assert_int_equal(load(path, ENV("CUDA_DISABLE_CONTROL=true")), -EINVAL);
+	assert_false(conf.disabled);
+	assert_int_equal(load(path, ENV("RATION_CHARGE_CONTEXT=false")), -EINVAL);
+	assert_false(conf.context_free);
 
 	path = scratch_path("folder");
 	assert_int_equal(mkdir(path, 0755), 0);

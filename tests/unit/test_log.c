@@ -3,6 +3,11 @@
 #include "child.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 static int saved_stderr, from_log;
 
@@ -134,14 +139,65 @@ static void test_no_stderr(void **state)
 	child_run(body_no_stderr, NULL);
 }
 
+/* Standard error is a file, and the program may write no longer ones. */
+static void body_full_stderr(void *arg)
+{
+	const struct rlimit none = { 0, 0 };
+	char path[] = "/tmp/test_log_XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)arg;
+	CHECK(fd >= 0 && unlink(path) == 0);
+	CHECK(dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+	CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+	errno = EDOM;
+	log_error("there is no room for this");
+	CHECK(errno == EDOM);
+	CHECK(lseek(fd, 0, SEEK_END) == 0);
+}
+
+static void test_full_stderr(void **state)
+{
+	(void)state;
+	child_run(body_full_stderr, NULL);
+}
+
+/* A thread that is to be ended is not ended here: its caller may hold something. */
+static void *log_and_go_on(void *arg)
+{
+	while (!atomic_load((_Atomic bool *)arg))
+		sched_yield();
+	log_error("one more line");
+	return arg;
+}
+
+static void test_a_thread_that_is_to_end(void **state)
+{
+	_Atomic bool is_cancelled = false;
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, log_and_go_on, &is_cancelled), 0);
+	assert_int_equal(pthread_cancel(thread), 0);
+	atomic_store(&is_cancelled, true);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_ptr_equal(result, &is_cancelled);
+	assert_string_equal(written(), "ration: one more line\n");
+}
+
 #define log_test(f) cmocka_unit_test_setup_teardown(f, catch_stderr, release_stderr)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		log_test(test_levels),    log_test(test_arguments_of_unwritten_lines),
-		log_test(test_errno),     log_test(test_a_long_line_is_cut),
+		log_test(test_levels),
+		log_test(test_arguments_of_unwritten_lines),
+		log_test(test_errno),
+		log_test(test_a_long_line_is_cut),
 		log_test(test_no_stderr),
+		log_test(test_full_stderr),
+		log_test(test_a_thread_that_is_to_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ static struct {
 	unsigned rows, grows; /* and how many come between two questions */
 	int asked;
 	nvmlReturn_t res;
+	size_t row_bytes; /* as it writes them */
 } nvml;
 
 static nvmlReturn_t list(nvmlDevice_t dev, unsigned int *inout_count, nvmlProcessInfo_t *out)
@@ -30,8 +31,11 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned int *inout_count, nvmlProces
 		nvml.rows += nvml.grows;
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
-	for (unsigned i = 0; i < nvml.rows; i++)
-		out[i] = (nvmlProcessInfo_t){ .pid = i + 1, .usedGpuMemory = i };
+	for (unsigned i = 0; i < nvml.rows; i++) {
+		const nvmlProcessDetail_v1_t row = { .pid = i + 1, .usedGpuMemory = i };
+
+		memcpy((char *)out + i * nvml.row_bytes, &row, nvml.row_bytes);
+	}
 	return NVML_SUCCESS;
 }
 
@@ -39,6 +43,7 @@ static int begin(void **state)
 {
 	(void)state;
 	memset(&nvml, 0, sizeof(nvml));
+	nvml.row_bytes = sizeof(nvmlProcessInfo_t);
 	real = (struct real){ .nvmlDeviceGetComputeRunningProcesses_v3 = list };
 	return 0;
 }
@@ -73,6 +78,43 @@ static void test_lists_of_any_length(void **state)
 	assert_int_equal(questions(3, ROWS), 1);
 }
 
+/* Some drivers' rows are not as long as the header says: 32 bytes from 535.43 to 535.86. */
+static void test_rows_of_another_length(void **state)
+{
+	static const size_t lengths[] = { 16, 32 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		nvml.row_bytes = lengths[i];
+		for (unsigned rows = 0; rows <= NVML_LIST_FEW + 1; rows++)
+			questions(rows, 0);
+		questions(ROWS, 0);
+		questions(ROWS, ROWS);
+		questions(2, ROWS);
+	}
+}
+
+static nvmlReturn_t first_form(nvmlDevice_t dev, unsigned int *inout_count,
+			       nvmlProcessInfo_v1_t *out)
+{
+	return list(dev, inout_count, (nvmlProcessInfo_t *)out);
+}
+
+/* A driver that has no later form; its rows may be of either length. */
+static void test_the_first_form(void **state)
+{
+	static const size_t lengths[] = { 16, 24 };
+
+	(void)state;
+	real = (struct real){ .nvmlDeviceGetComputeRunningProcesses = first_form };
+	for (int i = 0; i < 2; i++) {
+		nvml.row_bytes = lengths[i];
+		for (unsigned rows = 0; rows < 5; rows++)
+			questions(rows, 0);
+		questions(ROWS, 0);
+	}
+}
+
 /* Some may come meanwhile; where it is more than that nothing is known, and nothing is kept. */
 static void test_lists_that_grow(void **state)
 {
@@ -104,6 +146,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_lists_of_any_length, begin),
+		cmocka_unit_test_setup(test_rows_of_another_length, begin),
+		cmocka_unit_test_setup(test_the_first_form, begin),
 		cmocka_unit_test_setup(test_lists_that_grow, begin),
 		cmocka_unit_test_setup(test_lists_that_are_none, begin),
 	};

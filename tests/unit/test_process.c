@@ -198,6 +198,44 @@ static void test_where_the_kernel_cannot_wipe(void **state)
 	child_run(body_refused, NULL);
 }
 
+static pthread_barrier_t both;
+
+static void *keep_second(void *arg)
+{
+	pthread_barrier_wait(&both);
+	process_wipe_on_fork(&second, sizeof(second));
+	return arg;
+}
+
+/* Two threads come upon states of theirs at the same moment. */
+static bool is_kept_by_both(void)
+{
+	pthread_t thread;
+
+	fill();
+	CHECK(pthread_barrier_init(&both, NULL, 2) == 0);
+	CHECK(pthread_create(&thread, NULL, keep_second, NULL) == 0);
+	pthread_barrier_wait(&both);
+	process_wipe_on_fork(&first, sizeof(first));
+	CHECK(pthread_join(thread, NULL) == 0);
+	return child_finds(fork, check_wipes);
+}
+
+static void body_refused_to_both(void *arg)
+{
+	(void)arg;
+	if (!refuse_call(SYS_madvise, 2, MADV_WIPEONFORK, EINVAL))
+		child_skip("no seccomp filter can be set here");
+	for (int i = 0; i < 200; i++)
+		CHECK(child_finds(fork, is_kept_by_both));
+}
+
+static void test_where_the_kernel_cannot_wipe_from_threads(void **state)
+{
+	(void)state;
+	child_run(body_refused_to_both, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_fork_from_a_thread),
 		cmocka_unit_test(test_spawn_keeps_the_parents),
 		cmocka_unit_test(test_where_the_kernel_cannot_wipe),
+		cmocka_unit_test(test_where_the_kernel_cannot_wipe_from_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,62 @@ static void test_regions_of_other_versions(void **state)
 	}
 }
 
+/* What another library's file limits is not lifted by who comes without a limit. */
+static void test_limits_of_other_versions(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(foreigns) / sizeof(*foreigns); i++) {
+		struct region_error err;
+		struct region r;
+
+		write_foreign(&foreigns[i]);
+		assert_int_equal(open_region(&r, &silent, &err), -EBADMSG);
+		assert_says(err.text, "start it once with a limit");
+		open_good(&r, &plain);
+		region_close(&r);
+		assert_int_equal(unlink(scratch_path("region")), 0);
+	}
+}
+
+/* HAMi-core's file of layout 1.2 with these limits of device 2. */
+static void write_hami(uint64_t limit_bytes, uint64_t sm_limit_pct)
+{
+	struct hami_region *h = calloc(1, sizeof(*h));
+
+	assert_non_null(h);
+	h->magic = HAMI_MAGIC;
+	h->major_version = 1;
+	h->minor_version = 2;
+	h->limit_bytes[2] = limit_bytes;
+	for (int d = 0; d < HAMI_DEVICES; d++)
+		h->sm_limit_pct[d] = d == 2 ? sm_limit_pct : 100;
+	scratch_file("region", h, sizeof(*h));
+	free(h);
+}
+
+static void test_limits_of_hami_core(void **state)
+{
+	static const struct region_setup both = { .mem_spec = "1g", .sm_spec = "50" };
+	struct region_error err;
+	struct region r;
+
+	(void)state;
+	for (uint64_t none = 0; none <= 150; none += none ? 50 : 100) {
+		write_hami(0, none);
+		open_good(&r, &silent);
+		assert_string_equal(r.own->mem_spec, "");
+		region_close(&r);
+	}
+	write_hami(5, 0);
+	assert_int_equal(open_region(&r, &silent, &err), -EBADMSG);
+	write_hami(0, 30);
+	assert_int_equal(open_region(&r, &silent, &err), -EBADMSG);
+	assert_int_equal(open_region(&r, &plain, &err), -EBADMSG);
+	open_good(&r, &both);
+	assert_string_equal(r.own->sm_spec, "50");
+	region_close(&r);
+}
+
 static void test_short_by_one_byte(void **state)
 {
 	struct region r;
@@ -542,6 +598,8 @@ int main(void)
 		scratch_test(test_signals_while_space_is_reserved),
 		scratch_test(test_other_refusals_are_told),
 		scratch_test(test_regions_of_other_versions),
+		scratch_test(test_limits_of_other_versions),
+		scratch_test(test_limits_of_hami_core),
 		scratch_test(test_short_by_one_byte),
 		scratch_test(test_another_layout_of_ours),
 		scratch_test(test_an_older_layout_of_ours),

@@ -462,6 +462,40 @@ static void test_pid_namespaces(void **state)
 	region_close(&r);
 }
 
+static void *check_cancelled(void *out_rc)
+{
+	pthread_cancel(pthread_self());
+	*(int *)out_rc = slot_check(&region, &slot);
+	pthread_testcancel();
+	return NULL;
+}
+
+/*
+ * The descriptor that holds the slot was closed; who finds that, under a lock, is being cancelled.
+ */
+static void body_cancelled(void *arg)
+{
+	pthread_t thread;
+	int rc = -1;
+
+	(void)arg;
+	join();
+	if (slot.keep)
+		munmap(slot.keep, (size_t)sysconf(_SC_PAGESIZE));
+	if (slot.fd >= 0)
+		close(slot.fd);
+	slot.fd = 1000;
+	CHECK(pthread_create(&thread, NULL, check_cancelled, &rc) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(rc == 1 && slot.fd >= 0);
+}
+
+static void test_cancelled(void **state)
+{
+	(void)state;
+	child_run(body_cancelled, NULL);
+}
+
 /* How the owner that the other one judges by its start holds its byte. */
 enum holding { BY_MAPPING, BY_DESCRIPTOR, LOST };
 
@@ -626,6 +660,7 @@ int main(void)
 		life_test(test_tmpfs),
 		life_test(test_bind_mount),
 		life_test(test_pid_namespaces),
+		life_test(test_cancelled),
 		life_test(test_other_clock_mapping),
 		life_test(test_other_clock_descriptor),
 		life_test(test_other_clock_lost),

@@ -1,0 +1,79 @@
+#include "core/library.h"
+
+#include "base/hash.h"
+#include "base/process.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* The link is first, so that what is found is known by it. */
+struct place {
+	struct hash_link link; /* by both */
+	const void *library, *ctx;
+};
+
+struct library_state {
+	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
+	pthread_mutex_t mutex;
+	struct hash places;
+};
+PROCESS_STATE(library_state, state);
+
+void library_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+static uint64_t key_of(const void *library, const void *ctx)
+{
+	uint64_t other = (uint64_t)(uintptr_t)ctx;
+
+	return (uint64_t)(uintptr_t)library ^ (other << 32 | other >> 32);
+}
+
+/* mutex held. Two that have the same key count as one: the second is asked for all the same. */
+static struct place *find(const void *library, const void *ctx)
+{
+	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
+}
+
+void library_enter(const void *library, const void *ctx)
+{
+	struct place *place;
+
+	pthread_mutex_lock(&state.s.mutex);
+	place = find(library, ctx) ? NULL : calloc(1, sizeof(*place));
+	if (place) {
+		place->library = library;
+		place->ctx = ctx;
+		place->link.key = key_of(library, ctx);
+		hash_insert(&state.s.places, &place->link);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+bool library_is_in(const void *library, const void *ctx)
+{
+	bool is_in;
+
+	pthread_mutex_lock(&state.s.mutex);
+	is_in = find(library, ctx) != NULL;
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_in;
+}
+
+static void drop_if_of(struct hash_link *link, void *arg)
+{
+	if (((struct place *)link)->library != arg)
+		return;
+	hash_remove(&state.s.places, link);
+	free(link);
+}
+
+void library_end(const void *library)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	hash_each(&state.s.places, drop_if_of, (void *)(uintptr_t)library);
+	pthread_mutex_unlock(&state.s.mutex);
+}

@@ -92,10 +92,10 @@ static void launch_as(const char *form, unsigned long long ns)
 		OK(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params));
 	else if (strcmp(form, "graph") == 0)
 		OK(cuGraphLaunch(graph_of(ns), NULL));
-	else if (strcmp(form, "graph_ptsz") == 0)
+	else {
+		CHECK(strcmp(form, "graph_ptsz") == 0);
 		OK(cuGraphLaunch_ptsz(graph_of(ns), NULL));
-	else
-		CHECK(!"a form of work");
+	}
 }
 
 /*

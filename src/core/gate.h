@@ -127,6 +127,12 @@ static inline void gate_leave_try(uint32_t was_in)
  */
 void gate_watch(enum gate_watcher who, bool is_watched);
 
+/* True when the calling thread's gate_try() would pass now; a moment later it may not. */
+static inline bool gate_is_open(void)
+{
+	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed) == GATE_OPEN;
+}
+
 /* True when the calling thread's gate_try() failed for nothing but a watcher. */
 static inline bool gate_is_watched(void)
 {

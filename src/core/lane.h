@@ -29,7 +29,14 @@ struct lane {
 	/* Its thread's alone. */
 	int64_t model_end_ns; /* when the stream runs dry, by prediction */
 	int64_t due_ns;       /* when the next pair of markers is due */
-	bool wants_pair;      /* the next launch gets one */
+	union {
+		struct {
+			bool wants_pair; /* the next launch gets one */
+			/* Atomic: it gets a marker that tells when it began. Set under meter.lock. */
+			uint8_t wants_start;
+		};
+		uint16_t wants; /* both in one look */
+	};
 	/* Atomic, written under meter.lock: an end that was measured, which corrects the model. */
 	_Alignas(64) int64_t known_end_ns;
 	uint64_t known_cost_ns; /* cost_ns that had ended then */
@@ -38,6 +45,21 @@ struct lane {
 	uint32_t marked;        /* meter.lock: launches that a marker covers */
 	struct lane_start starts[LANE_STARTS];
 };
+
+/* The next launch gets a marker before it. Its thread. */
+static inline bool lane_wants(const struct lane *lane)
+{
+	return __atomic_load_n(&lane->wants, __ATOMIC_RELAXED) != 0;
+}
+
+/* True once after it was wanted. Its thread. */
+static inline bool lane_wants_start(struct lane *lane)
+{
+	if (!__atomic_load_n(&lane->wants_start, __ATOMIC_RELAXED))
+		return false;
+	__atomic_store_n(&lane->wants_start, 0, __ATOMIC_RELAXED);
+	return true;
+}
 
 /* The stream was idle when a launch came that returned at now_ns. Its thread. */
 static inline void lane_begin(struct lane *lane, uint64_t before_ns, int64_t now_ns)

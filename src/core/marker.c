@@ -17,8 +17,14 @@
 #define POLLED_NS (20 * NSEC_PER_USEC)
 /* What ends so soon after a launch was let through may have waited for that. */
 #define LET_SPAN_NS (5 * NSEC_PER_MSEC)
+/* A probe of an idle stream that runs later than that waited for another process's turn. */
+#define LATE_PROBE_NS (30 * NSEC_PER_USEC)
 /* Events read in steps of half a microsecond: a launch takes that at least. */
 #define SAMPLE_LEAST_NS INT64_C(500)
+/* What was seen so long ago still holds. */
+#define LATELY_NS (100 * NSEC_PER_MSEC)
+/* The clocks of two processes differ by that, and gaps up to it between kernels count as busy. */
+#define START_SLACK_NS (2 * NSEC_PER_USEC)
 enum { WAKE_WEIGHT = 8 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -41,6 +47,31 @@ static struct meter_stream *stream_of(struct meter *meter, const struct lane *la
 	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
 
 	return &meter->streams[offset / sizeof(struct meter_stream)];
+}
+
+static bool is_lately(const int64_t *moment_ns, int64_t now_ns)
+{
+	int64_t was_ns = __atomic_load_n(moment_ns, __ATOMIC_RELAXED);
+
+	return was_ns > 0 && now_ns - was_ns < LATELY_NS;
+}
+
+/* The next launch of each thread in the stream gets a METER_START. lock held. */
+static void ask_start(struct meter_stream *stream)
+{
+	for (unsigned i = 0; i < REPLAY_LANES; i++)
+		__atomic_store_n(&stream->lanes[i].wants_start, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * What is in the stream has its end. Where launches are held and other processes use the device, the next
+ * gets a marker before it: the device runs one process at a time and takes a tenth of a millisecond to go to
+ * another, and what a launch waits for that is not its time. lock held.
+ */
+static void want_start(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
+{
+	if (is_lately(&meter->held_ns, now_ns) && is_lately(&meter->crowded_ns, now_ns))
+		ask_start(stream);
 }
 
 /* How far the lanes have come. lock held. */
@@ -86,6 +117,8 @@ uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind
 			stream->lanes[i].marked = __atomic_load_n(&stream->lanes[i].launches,
 								  __ATOMIC_RELAXED);
 		number = ++stream->next;
+		if (kind == METER_TAIL || kind == METER_AFTER)
+			want_start(meter, stream, now_ns);
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return number;
@@ -158,8 +191,12 @@ static struct meter_marker *find_marker(struct meter *meter, const struct marker
 }
 
 /* Nothing of the tenant but this stream has work that was not measured. lock held. */
-static bool is_alone(const struct meter *meter, const struct meter_stream *stream)
+static bool is_alone(struct meter *meter, const struct meter_stream *stream, int64_t now_ns)
 {
+	if (!pace_is_alone(&meter->pace)) {
+		__atomic_store_n(&meter->crowded_ns, now_ns, __ATOMIC_RELAXED);
+		return false;
+	}
 	for (unsigned i = 0; i < meter->used; i++) {
 		const struct meter_stream *other = &meter->streams[i];
 
@@ -168,7 +205,7 @@ static bool is_alone(const struct meter *meter, const struct meter_stream *strea
 			    other->lanes[j].done_ns)
 				return false;
 	}
-	return pace_is_alone(&meter->pace);
+	return true;
 }
 
 /*
@@ -182,7 +219,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	struct replay replay = { .lanes = stream->lanes,
 				 .ring = &meter->pace.device->ring,
 				 .from_ns = stream->end_ns,
-				 .is_alone = is_alone(meter, stream) };
+				 .is_alone = is_alone(meter, stream, now_ns) };
 	struct replay_result done;
 
 	done = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
@@ -214,6 +251,8 @@ void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int6
 	at = meter_context(meter, context, false);
 	if (at)
 		clockmap_probe(&at->clock, gpu_ns, submit_ns);
+	if (at && clockmap_cpu_ns(&at->clock, gpu_ns) - submit_ns > LATE_PROBE_NS)
+		__atomic_store_n(&meter->crowded_ns, submit_ns, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&meter->lock);
 }
 
@@ -255,17 +294,20 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 {
 	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
 	/* One that came late and ran at once says only that all had ended by then. */
-	bool is_exact = marker->kind == METER_AFTER || at_ns > marker->submit_ns + IDLE_SLACK_NS;
+	bool is_exact = marker->kind == METER_AFTER ||
+			(marker->kind != METER_START && at_ns > marker->submit_ns + IDLE_SLACK_NS);
 
 	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
 	stream->is_end_exact = is_exact;
 	if (marker->kind == METER_AFTER)
 		learn_launch(meter, stream, marker, clock, at_ns, seen_ns);
-	stream->has_before = marker->kind == METER_BEFORE;
+	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;
 	stream->before_gpu_ns = gpu_ns;
 	stream->before_launches = marker->point.launches;
 	if (marker->kind == METER_RESUME)
 		stream->end_ns = most(stream->end_ns, at_ns);
+	if (marker->kind == METER_START)
+		stream->end_ns = most(stream->end_ns, at_ns - START_SLACK_NS);
 }
 
 bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t gpu_ns,
@@ -351,6 +393,7 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 		settle(meter, stream, point, has_waited || is_polled,
 		       has_waited ? now_ns - meter->wake_ns : now_ns, now_ns);
 		stream->is_end_exact = false;
+		want_start(meter, stream, now_ns);
 	} else if (has_waited && stream->is_end_exact && stream->end_ns > begin_ns) {
 		int64_t wake_ns = least(now_ns - stream->end_ns, WAKE_MOST_NS);
 
@@ -359,15 +402,35 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 	stream->unready_ns = 0;
 }
 
-void marker_point(struct meter *meter, struct lane *lane, struct marker_point *out_point)
+bool marker_point(struct meter *meter, uint64_t stream, uint64_t context,
+		  struct marker_point *out_point)
 {
-	struct meter_stream *stream = stream_of(meter, lane);
+	struct meter_stream *at;
 
 	pthread_mutex_lock(&meter->lock);
-	out_point->stream = stream;
-	out_point->life = stream->life;
-	take_point(stream, &out_point->point);
+	at = meter_stream(meter, stream, context, false);
+	if (at) {
+		out_point->stream = at;
+		out_point->life = at->life;
+		take_point(at, &out_point->point);
+	}
 	pthread_mutex_unlock(&meter->lock);
+	return at != NULL;
+}
+
+struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context)
+{
+	struct lane *lane = NULL;
+	struct meter_stream *at;
+
+	pthread_mutex_lock(&meter->lock);
+	at = meter_stream(meter, stream, context, true);
+	if (at) {
+		ask_start(at);
+		lane = unmarked_lane(at, 0, INT64_MAX);
+	}
+	pthread_mutex_unlock(&meter->lock);
+	return lane;
 }
 
 void marker_reached(struct meter *meter, const struct marker_point *point, int64_t begin_ns,
@@ -400,10 +463,22 @@ void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64
 	pthread_mutex_unlock(&meter->lock);
 }
 
-void marker_unready(struct meter *meter, struct lane *lane, int64_t now_ns)
+void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns)
+{
+	struct meter_stream *at;
+
+	pthread_mutex_lock(&meter->lock);
+	at = meter_stream(meter, stream, context, false);
+	if (at)
+		at->unready_ns = now_ns;
+	pthread_mutex_unlock(&meter->lock);
+}
+
+void marker_point_unready(struct meter *meter, const struct marker_point *point, int64_t now_ns)
 {
 	pthread_mutex_lock(&meter->lock);
-	stream_of(meter, lane)->unready_ns = now_ns;
+	if (point->stream->life == point->life)
+		point->stream->unready_ns = now_ns;
 	pthread_mutex_unlock(&meter->lock);
 }
 

@@ -67,8 +67,12 @@ struct marker_point {
 	struct replay_point point;
 };
 
-/* At the program's own record call: the caller keeps the point with the event. */
-void marker_point(struct meter *meter, struct lane *lane, struct marker_point *out_point);
+/*
+ * Before the program's own record call: the caller keeps the point with the event. False for a stream in
+ * which nothing was launched.
+ */
+bool marker_point(struct meter *meter, uint64_t stream, uint64_t context,
+		  struct marker_point *out_point);
 
 /*
  * The program waited for that event from begin_ns to now_ns and the driver said that it is done; a
@@ -85,8 +89,16 @@ void marker_reached(struct meter *meter, const struct marker_point *point, int64
 void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64_t begin_ns,
 		   int64_t now_ns);
 
-/* A query of the program's said that the stream is not done. */
-void marker_unready(struct meter *meter, struct lane *lane, int64_t now_ns);
+/* A query of the program's said that the stream is not done; that the event of the point is not. */
+void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns);
+void marker_point_unready(struct meter *meter, const struct marker_point *point, int64_t now_ns);
+
+/*
+ * Something comes into the stream that is not the device's work, or waits for what is not: what is launched
+ * behind it gets a METER_START. A lane is returned whose launches no marker covers, for a METER_TAIL before
+ * it; NULL when there is none.
+ */
+struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context);
 
 /* meter.lock held. The stream ends now: all of it is laid out as predicted, its markers are dropped. */
 void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t now_ns);

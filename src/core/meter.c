@@ -33,8 +33,8 @@ struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_w
 	return free_one;
 }
 
-/* lock held. NULL when there are too many. */
-static struct meter_stream *find_stream(struct meter *meter, uint64_t key, uint64_t context)
+struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t context,
+				  bool is_wanted)
 {
 	struct meter_stream *free_one = NULL;
 
@@ -46,6 +46,8 @@ static struct meter_stream *find_stream(struct meter *meter, uint64_t key, uint6
 		if (stream->key == 0 && !free_one)
 			free_one = stream;
 	}
+	if (!is_wanted)
+		return NULL;
 	if (!free_one && meter->used < METER_STREAMS)
 		free_one = &meter->streams[meter->used];
 	if (!free_one || !meter_context(meter, context, true))
@@ -84,7 +86,7 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 	struct lane *lane = NULL;
 
 	pthread_mutex_lock(&meter->lock);
-	found = find_stream(meter, stream, context);
+	found = meter_stream(meter, stream, context, true);
 	if (found)
 		lane = find_lane(found, thread->id);
 	pthread_mutex_unlock(&meter->lock);
@@ -190,6 +192,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 	pace_ask(&meter->pace, terms, &thread->hold, cost_ns, now_ns, &answer);
 	*out_until_ns = answer.until_ns;
 	if (answer.reason != PACE_GO) {
+		__atomic_store_n(&meter->held_ns, now_ns, __ATOMIC_RELAXED);
 		if (thread->held_from_ns == 0)
 			thread->held_from_ns = now_ns;
 		return answer.reason;

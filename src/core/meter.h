@@ -9,7 +9,8 @@
  *   a launch:  lane = meter_lane(); work = means_find();
  *              if (!meter_admit_fast())
  *                      while (meter_admit() != PACE_GO) sleep as it says, read markers;
- *              if (lane->wants_pair) an event, marker_put(METER_BEFORE);
+ *              if (lane_wants_start()) an event, marker_put(METER_START);
+ *              else if (lane->wants_pair) an event, marker_put(METER_BEFORE);
  *              the driver call;  now = the clock;
  *              if (meter_launched()) an event, marker_put(METER_AFTER)
  *   anywhere:  marker_pending(), and for each marker the driver's answer: marker_ended() or
@@ -41,6 +42,7 @@ enum meter_kind {
 	METER_AFTER,  /* directly after it */
 	METER_TAIL,   /* behind what was launched some time ago */
 	METER_RESUME, /* behind work that does not count, whose begin has a METER_TAIL */
+	METER_START, /* directly before a launch with nothing unmarked before it, which began then */
 };
 
 struct meter_marker {
@@ -82,6 +84,8 @@ struct meter {
 	pthread_mutex_t lock;
 	uint32_t share_pct; /* atomic: of the terms seen last */
 	uint32_t is_tight;  /* atomic: the limit is near, measure more often */
+	int64_t held_ns;    /* atomic: when a thread was held last */
+	int64_t crowded_ns; /* atomic: when another process was last seen to use the device */
 	int64_t wake_ns;    /* lock: from an end to the return of a call that waited for it */
 	int64_t event_ns; /* lock: what an event takes the device; it runs that much after the work */
 	struct means means;
@@ -104,6 +108,10 @@ struct meter_thread {
 
 /* meter.lock held. What is known of a context; made if wanted, NULL when there is none or no room. */
 struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_wanted);
+
+/* meter.lock held. A stream; made if wanted, NULL when there is none or no room. */
+struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t context,
+				  bool is_wanted);
 
 /* The slow side of meter_lane(). */
 struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,

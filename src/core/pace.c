@@ -51,6 +51,9 @@ static int64_t saving_ns(uint32_t share_pct)
 	return CAP_SPAN_NS * share_pct / PERCENT * (PERCENT - share_pct) / PERCENT;
 }
 
+/* The words of `active` that there are. */
+#define WORDS_MASK ((UINT64_C(1) << PACE_SLOTS / 64) - 1)
+
 /* What all slots have in flight. */
 struct flight {
 	int64_t predicted_ns;
@@ -80,9 +83,11 @@ static int64_t overlapped_ns(const struct pace_slot *slot)
 static struct flight in_flight(struct pace *pace)
 {
 	struct pace_device *device = pace->device;
+	uint64_t words = __atomic_load_n(&device->active_words, __ATOMIC_ACQUIRE) & WORDS_MASK;
 	struct flight flight = { 0, 0, 0 };
 
-	for (unsigned i = 0; i < PACE_SLOTS / 64; i++) {
+	for (; words; words &= words - 1) {
+		unsigned i = (unsigned)__builtin_ctzll(words);
 		uint64_t bits = __atomic_load_n(&device->active[i], __ATOMIC_ACQUIRE);
 
 		for (; bits; bits &= bits - 1) {
@@ -163,8 +168,11 @@ static void mark_active(struct pace *pace)
 	uint64_t bit = UINT64_C(1) << pace->slot % 64;
 	uint64_t *word = &pace->device->active[pace->slot / 64];
 
-	if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit))
-		__atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
+	if (__atomic_load_n(word, __ATOMIC_RELAXED) & bit)
+		return;
+	__atomic_fetch_or(&pace->device->active_words, UINT64_C(1) << pace->slot / 64,
+			  __ATOMIC_RELEASE);
+	__atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
 }
 
 /*
@@ -284,6 +292,15 @@ static int64_t fill(struct pace *pace, uint32_t share_pct, const struct flight *
 	return level_ns + flight->unfinished_ns;
 }
 
+/*
+ * What is granted at a time: little, since it counts until the thread asks again; more while the bucket is
+ * nearly full, so that a program which stays below its limit seldom asks.
+ */
+static int64_t most_grant_ns(uint32_t share_pct, int64_t spare_ns)
+{
+	return spare_ns >= pace_cap_ns(share_pct) / 4 * 3 ? PACE_GRANT_MOST_NS : PACE_GRANT_NS;
+}
+
 static void answer_go(int64_t grant_ns, struct pace_answer *out)
 {
 	out->reason = PACE_GO;
@@ -303,8 +320,8 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 	}
 	if (share_pct == 0 || share_pct >= PACE_NO_LIMIT_PCT) {
 		mark_active(pace);
-		add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_NS));
-		answer_go(at_least(cost_ns, PACE_GRANT_NS), out_answer);
+		add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_MOST_NS));
+		answer_go(at_least(cost_ns, PACE_GRANT_MOST_NS), out_answer);
 		return;
 	}
 	for (int races = 0; races < RACES_MOST; races++) {
@@ -321,7 +338,9 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		}
 		spare_ns = have_ns - flight.unmeasured_ns;
 		if (spare_ns >= 0 || flight.unmeasured_ns == 0) {
-			int64_t grant_ns = at_least(at_most(spare_ns / 4, PACE_GRANT_NS), cost_ns);
+			int64_t grant_ns = at_least(at_most(spare_ns / 4,
+							    most_grant_ns(share_pct, spare_ns)),
+						    cost_ns);
 
 			if (take_grant(pace, have_ns, flight.unmeasured_ns, grant_ns)) {
 				answer_go(grant_ns, out_answer);
@@ -412,7 +431,11 @@ void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns)
 
 bool pace_is_alone(const struct pace *pace)
 {
-	for (unsigned i = 0; i < PACE_SLOTS / 64; i++) {
+	uint64_t words = __atomic_load_n(&pace->device->active_words, __ATOMIC_ACQUIRE) &
+			 WORDS_MASK;
+
+	for (; words; words &= words - 1) {
+		unsigned i = (unsigned)__builtin_ctzll(words);
 		uint64_t bits = __atomic_load_n(&pace->device->active[i], __ATOMIC_ACQUIRE);
 
 		for (; bits; bits &= bits - 1) {

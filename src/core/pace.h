@@ -23,7 +23,9 @@ enum pace_reason {
 };
 
 enum { PACE_NO_LIMIT_PCT = 100 };
+/* What is granted at a time at most; the second while the bucket is nearly full. */
 #define PACE_GRANT_NS INT64_C(200000)
+#define PACE_GRANT_MOST_NS INT64_C(1000000)
 /* Who was held for a debt goes on when there is so much, or half a bucket where that is less. */
 #define PACE_BURST_NS INT64_C(400000)
 

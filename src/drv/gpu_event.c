@@ -156,13 +156,19 @@ static void pool(struct context *c, struct gpu_event *event)
 /* Makes the event of a place that was taken. False: the place is free again. */
 static bool make(struct gpu_event *event, uint64_t key)
 {
+	CUevent made = NULL;
 	struct context *c;
+	bool is_made = real.cuEventCreate &&
+		       real.cuEventCreate(&made, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
 
-	event->context = key;
-	if (real.cuEventCreate &&
-	    real.cuEventCreate(&event->event, CU_EVENT_DEFAULT) == CUDA_SUCCESS)
-		return true;
 	lock();
+	/* Whoever asks about what was in this place before finds all of it or nothing. */
+	if (is_made) {
+		event->event = made;
+		event->context = key;
+		unlock();
+		return true;
+	}
 	c = find(key);
 	if (c && c->out > 0)
 		c->out--;
@@ -216,60 +222,43 @@ static void take_reference(struct context *c, struct gpu_event *event, int64_t g
 	c->reference_ns = gpu_ns;
 }
 
-/* The reference of the event's context and its time, which is the event itself where there was none. */
-static struct gpu_event *reference_of(struct gpu_event *event, int64_t *out_ns)
+/* mutex held. */
+static enum gpu_event_state read_event(struct gpu_event *event, int64_t *out_gpu_ns)
 {
-	struct gpu_event *reference = NULL;
-	struct context *c;
-
-	lock();
-	c = find(event->context);
-	if (c && !c->reference)
-		take_reference(c, event, 0);
-	if (c) {
-		reference = c->reference;
-		*out_ns = c->reference_ns;
-	}
-	unlock();
-	return reference;
-}
-
-/* Keeps an event that is far from the reference in its place. */
-static void move_reference(struct gpu_event *old, struct gpu_event *event, int64_t gpu_ns)
-{
-	struct context *c;
-
-	lock();
-	c = find(event->context);
-	if (c && c->reference == old)
-		take_reference(c, event, gpu_ns);
-	unlock();
-}
-
-enum gpu_event_state gpu_event_read(uint64_t number, int64_t *out_gpu_ns)
-{
-	struct gpu_event *event = event_of(number), *reference;
-	int64_t reference_ns = 0, since_ns;
+	struct context *c = find(event->context);
 	float ms = 0;
 	CUresult res;
 
-	if (!gpu_event_handle(event->context))
+	if (!c)
 		return GPU_EVENT_LOST;
 	res = real.cuEventQuery(event->event);
-	if (res == CUDA_ERROR_NOT_READY)
-		return GPU_EVENT_RUNNING;
 	if (res != CUDA_SUCCESS)
+		return res == CUDA_ERROR_NOT_READY ? GPU_EVENT_RUNNING : GPU_EVENT_LOST;
+	if (!c->reference)
+		take_reference(c, event, 0);
+	if (c->reference != event &&
+	    real.cuEventElapsedTime(&ms, c->reference->event, event->event) != CUDA_SUCCESS)
 		return GPU_EVENT_LOST;
-	reference = reference_of(event, &reference_ns);
-	if (!reference ||
-	    (reference != event &&
-	     real.cuEventElapsedTime(&ms, reference->event, event->event) != CUDA_SUCCESS))
-		return GPU_EVENT_LOST;
-	since_ns = (int64_t)((double)ms * (double)NSEC_PER_MSEC);
-	*out_gpu_ns = reference_ns + since_ns;
-	if (since_ns > REFERENCE_NS)
-		move_reference(reference, event, *out_gpu_ns);
+	*out_gpu_ns = c->reference_ns + (int64_t)((double)ms * (double)NSEC_PER_MSEC);
+	/* Far from the reference, it keeps its place. */
+	if (*out_gpu_ns - c->reference_ns > REFERENCE_NS)
+		take_reference(c, event, *out_gpu_ns);
 	return GPU_EVENT_DONE;
+}
+
+/*
+ * Somebody else may have had the answer, and the context may be ending: it does not while the
+ * driver is asked, as gpu_event_forget() comes before that and waits here. Neither question waits
+ * for work.
+ */
+enum gpu_event_state gpu_event_read(uint64_t number, int64_t *out_gpu_ns)
+{
+	enum gpu_event_state was;
+
+	lock();
+	was = read_event(event_of(number), out_gpu_ns);
+	unlock();
+	return was;
 }
 
 void gpu_event_give(uint64_t number)

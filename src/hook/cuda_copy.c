@@ -1,17 +1,20 @@
 /*
  * Every copy passes the gate, and what else reads or writes device memory by its address. Copies within a
- * device take its time; those to the host are done by other engines, and who waits for one learns that
- * the stream is done.
+ * device take its time; those from and to the host are done by other engines, which is not counted, and who
+ * waits for one learns that the stream is done.
  */
 #include "hook/gated.h"
+
+/* Copies from here on take longer than an event. */
+#define LONG_BYTES (64 * 1024)
 
 /* Of any two, by array and between contexts. */
 GATED_ON(cuMemcpy, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
 GATED_ON(cuMemcpy_ptds, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
-GATED_ON(cuMemcpyAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t,
-	 CUstream)
-GATED_ON(cuMemcpyAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t,
-	 CUstream)
+GATED_FENCE_ON(cuMemcpyAsync, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, d, false,
+	       CUdeviceptr, CUdeviceptr, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyAsync_ptsz, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, d, true,
+	       CUdeviceptr, CUdeviceptr, size_t, CUstream)
 GATED(cuMemcpyAtoA, CUarray, unsigned int, CUarray, unsigned int, unsigned int)
 GATED(cuMemcpyAtoA_v2, CUarray, size_t, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoA_v2_ptds, CUarray, size_t, CUarray, size_t, size_t)
@@ -21,9 +24,12 @@ GATED_ON(cuMemcpyAtoD_v2_ptds, uses_span(a, d), CUdeviceptr, CUarray, size_t, si
 GATED_WAIT(cuMemcpyAtoH, false, void *, CUarray, unsigned int, unsigned int)
 GATED_WAIT(cuMemcpyAtoH_v2, false, void *, CUarray, size_t, size_t)
 GATED_WAIT(cuMemcpyAtoH_v2_ptds, true, void *, CUarray, size_t, size_t)
-GATED(cuMemcpyAtoHAsync, void *, CUarray, unsigned int, unsigned int, CUstream)
-GATED(cuMemcpyAtoHAsync_v2, void *, CUarray, size_t, size_t, CUstream)
-GATED(cuMemcpyAtoHAsync_v2_ptsz, void *, CUarray, size_t, size_t, CUstream)
+GATED_FENCE(cuMemcpyAtoHAsync, d >= LONG_BYTES, e, false, void *, CUarray, unsigned int,
+	    unsigned int, CUstream)
+GATED_FENCE(cuMemcpyAtoHAsync_v2, d >= LONG_BYTES, e, false, void *, CUarray, size_t, size_t,
+	    CUstream)
+GATED_FENCE(cuMemcpyAtoHAsync_v2_ptsz, d >= LONG_BYTES, e, true, void *, CUarray, size_t, size_t,
+	    CUstream)
 GATED(cuMemcpyDtoA, CUarray, unsigned int, CUdeviceptr_v1, unsigned int)
 GATED_ON(cuMemcpyDtoA_v2, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
 GATED_ON(cuMemcpyDtoA_v2_ptds, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
@@ -41,74 +47,104 @@ WORK_ON(cuMemcpyDtoDAsync_v2_ptsz, uses_span(a, c) && uses_span(b, c), NULL, wor
 GATED_WAIT(cuMemcpyDtoH, false, void *, CUdeviceptr_v1, unsigned int)
 GATED_WAIT_ON(cuMemcpyDtoH_v2, uses_span(b, c), false, void *, CUdeviceptr, size_t)
 GATED_WAIT_ON(cuMemcpyDtoH_v2_ptds, uses_span(b, c), true, void *, CUdeviceptr, size_t)
-GATED(cuMemcpyDtoHAsync, void *, CUdeviceptr_v1, unsigned int, CUstream)
-GATED_ON(cuMemcpyDtoHAsync_v2, uses_span(b, c), void *, CUdeviceptr, size_t, CUstream)
-GATED_ON(cuMemcpyDtoHAsync_v2_ptsz, uses_span(b, c), void *, CUdeviceptr, size_t, CUstream)
+GATED_FENCE(cuMemcpyDtoHAsync, c >= LONG_BYTES, d, false, void *, CUdeviceptr_v1, unsigned int,
+	    CUstream)
+GATED_FENCE_ON(cuMemcpyDtoHAsync_v2, uses_span(b, c), c >= LONG_BYTES, d, false, void *,
+	       CUdeviceptr, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyDtoHAsync_v2_ptsz, uses_span(b, c), c >= LONG_BYTES, d, true, void *,
+	       CUdeviceptr, size_t, CUstream)
 GATED(cuMemcpyHtoA, CUarray, unsigned int, const void *, unsigned int)
 GATED(cuMemcpyHtoA_v2, CUarray, size_t, const void *, size_t)
 GATED(cuMemcpyHtoA_v2_ptds, CUarray, size_t, const void *, size_t)
-GATED(cuMemcpyHtoAAsync, CUarray, unsigned int, const void *, unsigned int, CUstream)
-GATED(cuMemcpyHtoAAsync_v2, CUarray, size_t, const void *, size_t, CUstream)
-GATED(cuMemcpyHtoAAsync_v2_ptsz, CUarray, size_t, const void *, size_t, CUstream)
-GATED(cuMemcpyHtoD, CUdeviceptr_v1, const void *, unsigned int)
-GATED_ON(cuMemcpyHtoD_v2, uses_span(a, c), CUdeviceptr, const void *, size_t)
-GATED_ON(cuMemcpyHtoD_v2_ptds, uses_span(a, c), CUdeviceptr, const void *, size_t)
-GATED(cuMemcpyHtoDAsync, CUdeviceptr_v1, const void *, unsigned int, CUstream)
-GATED_ON(cuMemcpyHtoDAsync_v2, uses_span(a, c), CUdeviceptr, const void *, size_t, CUstream)
-GATED_ON(cuMemcpyHtoDAsync_v2_ptsz, uses_span(a, c), CUdeviceptr, const void *, size_t, CUstream)
+GATED_FENCE(cuMemcpyHtoAAsync, d >= LONG_BYTES, e, false, CUarray, unsigned int, const void *,
+	    unsigned int, CUstream)
+GATED_FENCE(cuMemcpyHtoAAsync_v2, d >= LONG_BYTES, e, false, CUarray, size_t, const void *, size_t,
+	    CUstream)
+GATED_FENCE(cuMemcpyHtoAAsync_v2_ptsz, d >= LONG_BYTES, e, true, CUarray, size_t, const void *,
+	    size_t, CUstream)
+GATED_FENCE(cuMemcpyHtoD, c >= LONG_BYTES, NULL, false, CUdeviceptr_v1, const void *, unsigned int)
+GATED_FENCE_ON(cuMemcpyHtoD_v2, uses_span(a, c), c >= LONG_BYTES, NULL, false, CUdeviceptr,
+	       const void *, size_t)
+GATED_FENCE_ON(cuMemcpyHtoD_v2_ptds, uses_span(a, c), c >= LONG_BYTES, NULL, true, CUdeviceptr,
+	       const void *, size_t)
+GATED_FENCE(cuMemcpyHtoDAsync, c >= LONG_BYTES, d, false, CUdeviceptr_v1, const void *,
+	    unsigned int, CUstream)
+GATED_FENCE_ON(cuMemcpyHtoDAsync_v2, uses_span(a, c), c >= LONG_BYTES, d, false, CUdeviceptr,
+	       const void *, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyHtoDAsync_v2_ptsz, uses_span(a, c), c >= LONG_BYTES, d, true, CUdeviceptr,
+	       const void *, size_t, CUstream)
 GATED_ON(cuMemcpyPeer, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
 	 CUcontext, size_t)
 GATED_ON(cuMemcpyPeer_ptds, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
 	 CUcontext, size_t)
-GATED_ON(cuMemcpyPeerAsync, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext, CUdeviceptr,
-	 CUcontext, size_t, CUstream)
-GATED_ON(cuMemcpyPeerAsync_ptsz, uses_span(a, e) && uses_span(c, e), CUdeviceptr, CUcontext,
-	 CUdeviceptr, CUcontext, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyPeerAsync, uses_span(a, e) && uses_span(c, e), e >= LONG_BYTES, f, false,
+	       CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyPeerAsync_ptsz, uses_span(a, e) && uses_span(c, e), e >= LONG_BYTES, f, true,
+	       CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)
 
 /* In two and three dimensions. */
 GATED(cuMemcpy2D, const CUDA_MEMCPY2D_v1 *)
 GATED_ON(cuMemcpy2D_v2, uses_copy_2d(a), const CUDA_MEMCPY2D *)
 GATED_ON(cuMemcpy2D_v2_ptds, uses_copy_2d(a), const CUDA_MEMCPY2D *)
-GATED(cuMemcpy2DAsync, const CUDA_MEMCPY2D_v1 *, CUstream)
-GATED_ON(cuMemcpy2DAsync_v2, uses_copy_2d(a), const CUDA_MEMCPY2D *, CUstream)
-GATED_ON(cuMemcpy2DAsync_v2_ptsz, uses_copy_2d(a), const CUDA_MEMCPY2D *, CUstream)
+GATED_FENCE(cuMemcpy2DAsync, !a || a->WidthInBytes * a->Height >= LONG_BYTES, b, false,
+	    const CUDA_MEMCPY2D_v1 *, CUstream)
+GATED_FENCE_ON(cuMemcpy2DAsync_v2, uses_copy_2d(a), !a || a->WidthInBytes * a->Height >= LONG_BYTES,
+	       b, false, const CUDA_MEMCPY2D *, CUstream)
+GATED_FENCE_ON(cuMemcpy2DAsync_v2_ptsz, uses_copy_2d(a),
+	       !a || a->WidthInBytes * a->Height >= LONG_BYTES, b, true, const CUDA_MEMCPY2D *,
+	       CUstream)
 GATED(cuMemcpy2DUnaligned, const CUDA_MEMCPY2D_v1 *)
 GATED_ON(cuMemcpy2DUnaligned_v2, uses_copy_2d(a), const CUDA_MEMCPY2D *)
 GATED_ON(cuMemcpy2DUnaligned_v2_ptds, uses_copy_2d(a), const CUDA_MEMCPY2D *)
 GATED(cuMemcpy3D, const CUDA_MEMCPY3D_v1 *)
 GATED_ON(cuMemcpy3D_v2, uses_copy_3d(a), const CUDA_MEMCPY3D *)
 GATED_ON(cuMemcpy3D_v2_ptds, uses_copy_3d(a), const CUDA_MEMCPY3D *)
-GATED(cuMemcpy3DAsync, const CUDA_MEMCPY3D_v1 *, CUstream)
-GATED_ON(cuMemcpy3DAsync_v2, uses_copy_3d(a), const CUDA_MEMCPY3D *, CUstream)
-GATED_ON(cuMemcpy3DAsync_v2_ptsz, uses_copy_3d(a), const CUDA_MEMCPY3D *, CUstream)
+GATED_FENCE(cuMemcpy3DAsync, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, false,
+	    const CUDA_MEMCPY3D_v1 *, CUstream)
+GATED_FENCE_ON(cuMemcpy3DAsync_v2, uses_copy_3d(a),
+	       !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, false,
+	       const CUDA_MEMCPY3D *, CUstream)
+GATED_FENCE_ON(cuMemcpy3DAsync_v2_ptsz, uses_copy_3d(a),
+	       !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, true,
+	       const CUDA_MEMCPY3D *, CUstream)
 GATED(cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *)
 GATED(cuMemcpy3DPeer_ptds, const CUDA_MEMCPY3D_PEER *)
-GATED(cuMemcpy3DPeerAsync, const CUDA_MEMCPY3D_PEER *, CUstream)
-GATED(cuMemcpy3DPeerAsync_ptsz, const CUDA_MEMCPY3D_PEER *, CUstream)
+GATED_FENCE(cuMemcpy3DPeerAsync, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b,
+	    false, const CUDA_MEMCPY3D_PEER *, CUstream)
+GATED_FENCE(cuMemcpy3DPeerAsync_ptsz, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b,
+	    true, const CUDA_MEMCPY3D_PEER *, CUstream)
 
 /* In batches. */
-GATED(cuFabricCpyBatchAsync, size_t, CUDA_FABRIC_COPY_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuFabricCpyBatchAsync_ptsz, size_t, CUDA_FABRIC_COPY_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemBatchDecompressAsync, CUmemDecompressParams *, size_t, unsigned int, size_t *, CUstream)
-GATED(cuMemBatchDecompressAsync_ptsz, CUmemDecompressParams *, size_t, unsigned int, size_t *,
-      CUstream)
-GATED(cuMemcpy3DBatchAsync, size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long,
-      CUstream)
-GATED(cuMemcpy3DBatchAsync_ptsz, size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long,
-      CUstream)
-GATED(cuMemcpy3DBatchAsync_v2, size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemcpy3DBatchAsync_v2_ptsz, size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemcpy3DWithAttributesAsync, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemcpy3DWithAttributesAsync_ptsz, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemcpyBatchAsync, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, size_t *, CUstream)
-GATED(cuMemcpyBatchAsync_ptsz, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, size_t *, CUstream)
-GATED(cuMemcpyBatchAsync_v2, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, CUstream)
-GATED(cuMemcpyBatchAsync_v2_ptsz, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
-      CUmemcpyAttributes *, size_t *, size_t, CUstream)
-GATED_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr,
-	 size_t, CUmemcpyAttributes *, CUstream)
-GATED_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr,
-	 CUdeviceptr, size_t, CUmemcpyAttributes *, CUstream)
+GATED_FENCE(cuFabricCpyBatchAsync, true, d, false, size_t, CUDA_FABRIC_COPY_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuFabricCpyBatchAsync_ptsz, true, d, true, size_t, CUDA_FABRIC_COPY_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemBatchDecompressAsync, true, e, false, CUmemDecompressParams *, size_t,
+	    unsigned int, size_t *, CUstream)
+GATED_FENCE(cuMemBatchDecompressAsync_ptsz, true, e, true, CUmemDecompressParams *, size_t,
+	    unsigned int, size_t *, CUstream)
+GATED_FENCE(cuMemcpy3DBatchAsync, true, e, false, size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpy3DBatchAsync_ptsz, true, e, true, size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpy3DBatchAsync_v2, true, d, false, size_t, CUDA_MEMCPY3D_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpy3DBatchAsync_v2_ptsz, true, d, true, size_t, CUDA_MEMCPY3D_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpy3DWithAttributesAsync, true, c, false, CUDA_MEMCPY3D_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpy3DWithAttributesAsync_ptsz, true, c, true, CUDA_MEMCPY3D_BATCH_OP *,
+	    unsigned long long, CUstream)
+GATED_FENCE(cuMemcpyBatchAsync, true, i, false, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+	    CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
+GATED_FENCE(cuMemcpyBatchAsync_ptsz, true, i, true, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+	    CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
+GATED_FENCE(cuMemcpyBatchAsync_v2, true, h, false, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+	    CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_FENCE(cuMemcpyBatchAsync_v2_ptsz, true, h, true, CUdeviceptr *, CUdeviceptr *, size_t *,
+	    size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, e,
+	       false, CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *, CUstream)
+GATED_FENCE_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c),
+	       c >= LONG_BYTES, e, true, CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *,
+	       CUstream)

@@ -19,11 +19,66 @@ WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, j, NULL), a, work_kernel(i, 
 	  CUfunction, SHAPE, CUstream, void **)
 WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, j, NULL), a,
 	  work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **)
-/* Of the calling thread's device: the driver wants one of each, from one thread. */
-WORK(cuLaunchCooperativeKernelMultiDevice, a ? a->function : NULL, work_launches(a, b),
-     CUDA_LAUNCH_PARAMS *, unsigned int, unsigned int)
 WORK(cuLaunch, a, work_kernel(NULL, false, a, 1), CUfunction)
 WORK(cuLaunchGrid, a, work_kernel(NULL, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
      int, int)
 WORK(cuLaunchGridAsync, a, work_kernel(d, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,
      int, int, CUstream)
+
+/* The launch's work in its own device: the context of its stream is the thread's meanwhile. */
+static bool push_context(const CUDA_LAUNCH_PARAMS *launch)
+{
+	CUcontext ctx;
+
+	return real.cuStreamGetCtx && real.cuCtxPushCurrent_v2 &&
+	       real.cuStreamGetCtx(launch->hStream, &ctx) == CUDA_SUCCESS &&
+	       real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
+}
+
+static void pop_context(bool is_pushed)
+{
+	CUcontext ctx;
+
+	if (is_pushed)
+		real.cuCtxPopCurrent_v2(&ctx);
+}
+
+static CUresult begin_one(struct work *w, const CUDA_LAUNCH_PARAMS *launch)
+{
+	uint64_t blocks = (uint64_t)launch->gridDimX * launch->gridDimY * launch->gridDimZ;
+	bool is_pushed = push_context(launch);
+	CUresult res = work_begin(w, work_kernel(launch->hStream, false, launch->function, blocks));
+
+	pop_context(is_pushed);
+	return res;
+}
+
+static void end_one(struct work *w, const CUDA_LAUNCH_PARAMS *launch, CUresult res)
+{
+	bool is_pushed = push_context(launch);
+
+	work_end(w, res);
+	pop_context(is_pushed);
+}
+
+/* One launch in each of several devices: each counts in its own. What is none the driver refuses. */
+CUresult hook_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
+						   unsigned int flags)
+{
+	unsigned int begun = 0, most = launches && count <= RATION_DEVICES ? count : 0;
+	struct work w[RATION_DEVICES];
+	CUresult res = CUDA_SUCCESS;
+
+	if (!ENTER_HAS(cuLaunchCooperativeKernelMultiDevice))
+		return enter_missing();
+	for (; begun < most && res == CUDA_SUCCESS; begun++)
+		res = begin_one(&w[begun], &launches[begun]);
+	/* What was refused has ended itself. */
+	if (res != CUDA_SUCCESS)
+		begun--;
+	else
+		res = GATE_CALL(real.cuLaunchCooperativeKernelMultiDevice(launches, count, flags));
+	for (unsigned int i = 0; i < begun; i++)
+		end_one(&w[i], &launches[i], res);
+	return res;
+}

@@ -115,18 +115,26 @@ END(cuStreamEndCapture, false)
 END(cuStreamEndCapture_ptsz, true)
 
 /* Waits on and writes to memory. */
-GATED(cuStreamBatchMemOp, CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int)
-GATED(cuStreamBatchMemOp_ptsz, CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int)
-GATED(cuStreamBatchMemOp_v2, CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int)
-GATED(cuStreamBatchMemOp_v2_ptsz, CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int)
-GATED(cuStreamWaitValue32, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
-GATED(cuStreamWaitValue32_ptsz, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
-GATED(cuStreamWaitValue32_v2, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
-GATED(cuStreamWaitValue32_v2_ptsz, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
-GATED(cuStreamWaitValue64, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
-GATED(cuStreamWaitValue64_ptsz, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
-GATED(cuStreamWaitValue64_v2, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
-GATED(cuStreamWaitValue64_v2_ptsz, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
+GATED_FENCE(cuStreamBatchMemOp, true, a, false, CUstream, unsigned int, CUstreamBatchMemOpParams *,
+	    unsigned int)
+GATED_FENCE(cuStreamBatchMemOp_ptsz, true, a, true, CUstream, unsigned int,
+	    CUstreamBatchMemOpParams *, unsigned int)
+GATED_FENCE(cuStreamBatchMemOp_v2, true, a, false, CUstream, unsigned int,
+	    CUstreamBatchMemOpParams *, unsigned int)
+GATED_FENCE(cuStreamBatchMemOp_v2_ptsz, true, a, true, CUstream, unsigned int,
+	    CUstreamBatchMemOpParams *, unsigned int)
+GATED_FENCE(cuStreamWaitValue32, true, a, false, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
+GATED_FENCE(cuStreamWaitValue32_ptsz, true, a, true, CUstream, CUdeviceptr, cuuint32_t,
+	    unsigned int)
+GATED_FENCE(cuStreamWaitValue32_v2, true, a, false, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
+GATED_FENCE(cuStreamWaitValue32_v2_ptsz, true, a, true, CUstream, CUdeviceptr, cuuint32_t,
+	    unsigned int)
+GATED_FENCE(cuStreamWaitValue64, true, a, false, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
+GATED_FENCE(cuStreamWaitValue64_ptsz, true, a, true, CUstream, CUdeviceptr, cuuint64_t,
+	    unsigned int)
+GATED_FENCE(cuStreamWaitValue64_v2, true, a, false, CUstream, CUdeviceptr, cuuint64_t, unsigned int)
+GATED_FENCE(cuStreamWaitValue64_v2_ptsz, true, a, true, CUstream, CUdeviceptr, cuuint64_t,
+	    unsigned int)
 GATED(cuStreamWriteValue32, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
 GATED(cuStreamWriteValue32_ptsz, CUstream, CUdeviceptr, cuuint32_t, unsigned int)
 GATED(cuStreamWriteValue32_v2, CUstream, CUdeviceptr, cuuint32_t, unsigned int)

@@ -4,7 +4,7 @@
  */
 #include "hook/gated.h"
 
-/* Event queries in a polling loop read the markers once in so long. */
+/* Queries in a polling loop read the markers once in so long. */
 #define POLL_NS (50 * NSEC_PER_USEC)
 
 /* A wait for a stream; with is_context, for all of the calling thread's context. */
@@ -38,8 +38,9 @@
 			return res;                                              \
 		if (res == CUDA_SUCCESS)                                         \
 			work_waited(stream, is_per_thread, false, WORK_AT_ONCE); \
-		else                                                             \
-			metering_read_all(POLL_NS);                              \
+		else if (res == CUDA_ERROR_NOT_READY)                            \
+			work_unready(stream, is_per_thread);                     \
+		metering_read_all(POLL_NS);                                      \
 		return res;                                                      \
 	}
 
@@ -71,29 +72,5 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 	res = real.cuCtxSynchronize_v2(ctx);
 	if (metering_is_on())
 		metering_read_all(0);
-	return res;
-}
-
-CUresult hook_cuEventSynchronize(CUevent event)
-{
-	CUresult res;
-
-	if (!ENTER_HAS(cuEventSynchronize))
-		return enter_missing();
-	res = real.cuEventSynchronize(event);
-	if (metering_is_on())
-		metering_read_all(0);
-	return res;
-}
-
-CUresult hook_cuEventQuery(CUevent event)
-{
-	CUresult res;
-
-	if (!ENTER_HAS(cuEventQuery))
-		return enter_missing();
-	res = real.cuEventQuery(event);
-	if (metering_is_on())
-		metering_read_all(POLL_NS);
 	return res;
 }

@@ -6,6 +6,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "hook/again.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
@@ -92,6 +93,7 @@ void first_launch_given(CUfunction function, const void *owner)
 	if (!counts())
 		return;
 	function_enter(function, FUNCTION_OF_CONTEXT, owner);
+	again_void();
 	if (!function_is_settled(function) && is_loaded(function))
 		first_launch_loaded(function);
 }
@@ -104,6 +106,7 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
 	if (!counts())
 		return;
 	function_enter(kernel, FUNCTION_KERNEL, library);
+	again_void();
 	if (!function_is_settled(kernel) && is_eager() && real.cuKernelGetAttribute &&
 	    gpu_cuda_current_device(&ord) &&
 	    real.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, ord.v) ==

@@ -36,7 +36,8 @@
 /*
  * As GATED() for a call that gives the GPU work: `call` is what it gives, a struct work_call made of the
  * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
- * made of it, and little while nothing but other functions' first launches are watched for.
+ * made of it, and little while nothing but other functions' first launches are watched for. Each function
+ * is left by a jump to the next longer way, so that the short ones save no registers for it.
  */
 #define WORK(sym, function, call, ...) WORK_OF(sym, true, (void)0, function, call, __VA_ARGS__)
 
@@ -57,9 +58,6 @@
                                                                                         \
 		if (!ENTER_HAS(sym))                                                    \
 			return enter_missing();                                         \
-		if (object_use_is_wanted()) {                                           \
-			uses;                                                           \
-		}                                                                       \
 		if (work_passes(function)) {                                            \
 			was_in = gate_enter();                                          \
 			res = real.sym(GATED_ARGS(__VA_ARGS__));                        \
@@ -75,18 +73,46 @@
 		work_end(&w, res);                                                      \
 		return res;                                                             \
 	}                                                                               \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__)) \
+	{                                                                               \
+		struct work_call what = call;                                           \
+		struct again *like;                                                     \
+		int64_t cost_ns;                                                        \
+		uint32_t was_in;                                                        \
+		CUresult res;                                                           \
+                                                                                        \
+		if (real.sym && object_use_is_wanted()) {                               \
+			uses;                                                           \
+		}                                                                       \
+		if (!real.sym || !(like = again_find(&what, &cost_ns)))                 \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+		was_in = gate_enter();                                                  \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
+		gate_leave(was_in);                                                     \
+		if (__builtin_expect(res == CUDA_SUCCESS, 1))                           \
+			again_end(like, cost_ns);                                       \
+		else                                                                    \
+			again_cancel(like, cost_ns);                                    \
+		return res;                                                             \
+	}                                                                               \
+	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		uint32_t was_in;                                                        \
 		CUresult res;                                                           \
                                                                                         \
-		if (!(is_right))                                                        \
-			return CUDA_ERROR_INVALID_VALUE;                                \
 		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
 		gate_leave_try(was_in);                                                 \
 		return res;                                                             \
+	}                                                                               \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	{                                                                               \
+		if (!(is_right))                                                        \
+			return CUDA_ERROR_INVALID_VALUE;                                \
+		if (__builtin_expect(!gate_is_open(), 0))                               \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
+		return pass_##sym(GATED_ARGS(__VA_ARGS__));                             \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */
@@ -94,6 +120,31 @@ static inline bool work_passes(const void *function)
 {
 	return gate_is_watched() && !metering_is_on() && function_is_settled(function);
 }
+
+/*
+ * As GATED() for a call that has the stream do or wait for something that is not counted, if `is_long`:
+ * it may take long enough to matter.
+ */
+#define GATED_FENCE(sym, is_long, stream, is_per_thread, ...) \
+	GATED_FENCE_ON(sym, true, is_long, stream, is_per_thread, __VA_ARGS__)
+
+#define GATED_FENCE_ON(sym, is_right, is_long, stream, is_per_thread, ...) \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \
+	{                                                                  \
+		uint32_t was_in;                                           \
+		CUresult res;                                              \
+                                                                           \
+		if (!ENTER_HAS(sym))                                       \
+			return enter_missing();                            \
+		if (!(is_right))                                           \
+			return CUDA_ERROR_INVALID_VALUE;                   \
+		if (metering_is_on() && (is_long))                         \
+			work_fence(stream, is_per_thread);                 \
+		was_in = gate_enter();                                     \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                   \
+		gate_leave(was_in);                                        \
+		return res;                                                \
+	}
 
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
 #define GATED_WAIT(sym, is_per_thread, ...) GATED_WAIT_ON(sym, true, is_per_thread, __VA_ARGS__)

@@ -1,5 +1,6 @@
 #include "hook/graph_local.h"
 
+#include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/gated.h"
 
@@ -124,6 +125,7 @@ void graph_local_raise(CUgraphExec exec, uint32_t thread_bytes)
 	    (function_thread_bytes(exec, &was) && was >= thread_bytes))
 		return;
 	function_enter(exec, FUNCTION_GRAPH, NULL);
+	again_void();
 	local_tell(exec, NULL, thread_bytes);
 }
 

@@ -12,6 +12,7 @@
 #include "drv/gpu_fence.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "hook/event_point.h"
 #include "hook/stream_key.h"
 #include "hook/work.h"
 
@@ -56,7 +57,6 @@ struct metering {
 PROCESS_STATE(metering, state);
 
 _Atomic bool metering_on;
-_Atomic uint64_t metering_ends;
 
 /* What this process's meters need of the region while it is ours. */
 static struct pace_device *pace_of(struct dev dev)
@@ -137,6 +137,8 @@ void metering_init(struct region *region)
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.region = region;
 	gpu_event_init();
+	again_init();
+	event_point_init();
 	watch(clock_now_ns());
 }
 
@@ -183,6 +185,7 @@ void metering_begin_capture(void)
 		       gate_close(CAPTURE_WAIT_NS) == 0;
 
 	capture_begin();
+	again_void();
 	if (is_shut)
 		gate_open();
 }
@@ -459,7 +462,7 @@ static void drop(uint64_t stream, uint64_t context)
 	}
 	if (context && has_turn)
 		drop_probe(context);
-	atomic_fetch_add(&metering_ends, 1);
+	again_void();
 	if (has_turn)
 		turn_give(&state.s.marking);
 }

@@ -26,7 +26,7 @@ void metering_init(struct region *region);
 /* True while launches are held or measured. Cheap. */
 static inline bool metering_is_on(void)
 {
-	return __builtin_expect(atomic_load_explicit(&metering_on, memory_order_relaxed), 0);
+	return atomic_load_explicit(&metering_on, memory_order_relaxed);
 }
 
 /* The meter of a device; NULL where its time was never limited in this process's life. */
@@ -70,9 +70,6 @@ const uint32_t *metering_word(void);
 /* The driver is about to end a stream, or a context with all of its streams. */
 void metering_end_stream(CUstream stream);
 void metering_end_context(CUcontext ctx);
-
-/* Raised whenever a stream or a context ended: what a thread remembers of them is void. */
-extern _Atomic uint64_t metering_ends __attribute__((visibility("hidden")));
 
 /*
  * Before the driver begins a capture: it counts (drv/capture.h), and whoever has put an event into a stream

@@ -18,30 +18,26 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PLACES = 8, TAILS = 16 };
 /* A hold that somebody asked for is looked at again after this. */
 #define POLL_NS (100 * NSEC_PER_MSEC)
+/* Of what launches have to keep to, what the monitor writes without a word is seen after so long. */
+#define TERMS_NS NSEC_PER_MSEC
 
 /* Where a stream's work goes. */
 struct place {
 	CUstream stream;
-	bool is_own;   /* a default stream: the thread's own */
-	CUcontext ctx; /* of a default stream; else NULL */
-	uint64_t ends; /* metering_ends when it was looked for: another value makes it void */
+	bool is_own;    /* a default stream: the thread's own */
+	CUcontext ctx;  /* of a default stream; else NULL */
+	uint64_t epoch; /* again_epoch() when it was looked for: another value makes it void */
 	struct dev dev;
 	struct meter *meter; /* NULL: time there is not limited */
 	struct meter_thread *thread;
 	uint64_t context, key;
-};
-
-/* What a thread launched last: most launches are like it, and need no more than to be compared. */
-struct last {
-	struct work work; /* meter NULL: there is none */
-	CUcontext ctx;    /* of a default stream; else NULL */
-	uint64_t ends;    /* as in struct place */
 };
 
 /* A thread's part. The thread's alone; `next` and `tid` are constant once it is in the list. */
@@ -50,9 +46,14 @@ struct work_thread {
 	uint32_t tid;
 	uint64_t life;   /* of the process that it belongs to */
 	uint64_t number; /* from 1 on */
-	struct last last;
+	struct again again[AGAIN_PLACES];
 	struct place places[PLACES];
 	struct meter_thread *meters[RATION_DEVICES];
+	/* What launches on `terms_dev` had to keep to when it was looked at last. */
+	struct pace_terms terms;
+	int terms_dev;
+	uint32_t terms_change; /* of the limits, then */
+	int64_t terms_ns;      /* 0: never */
 };
 
 struct work_state {
@@ -71,10 +72,12 @@ static __thread struct work_thread *own __attribute__((tls_model("initial-exec")
 
 static struct work_thread *new_thread(void)
 {
-	struct work_thread *t = calloc(1, sizeof(*t));
+	struct work_thread *t = NULL;
 
-	if (!t)
+	if (posix_memalign((void **)&t, _Alignof(struct work_thread), sizeof(*t)) != 0)
 		return NULL;
+	memset(t, 0, sizeof(*t));
+	again_clear(t->again);
 	process_wipe_on_fork(&state, sizeof(state));
 	t->tid = (uint32_t)sys_gettid();
 	pthread_mutex_lock(&state.s.mutex);
@@ -92,9 +95,12 @@ static struct work_thread *new_thread(void)
 /* The calling thread's part; a fork child's is not its parent's. NULL without memory. */
 static struct work_thread *own_thread(void)
 {
-	if (__builtin_expect(!own || own->life != __atomic_load_n(&state.s.life, __ATOMIC_RELAXED),
-			     0))
-		own = new_thread();
+	if (__builtin_expect(own && own->life == __atomic_load_n(&state.s.life, __ATOMIC_RELAXED),
+			     1))
+		return own;
+	own = new_thread();
+	if (own)
+		again_places = own->again;
 	return own;
 }
 
@@ -167,11 +173,11 @@ static struct meter_thread *meter_thread_of(struct work_thread *t, struct dev de
 }
 
 static void find_place(struct work_thread *t, struct place *p, CUstream stream, bool is_own,
-		       CUcontext current, uint64_t ends)
+		       CUcontext current, uint64_t epoch)
 {
 	CUcontext ctx;
 
-	*p = (struct place){ .stream = stream, .is_own = is_own, .ctx = current, .ends = ends };
+	*p = (struct place){ .stream = stream, .is_own = is_own, .ctx = current, .epoch = epoch };
 	if (!find_context(&ctx, &p->dev))
 		return;
 	p->meter = metering_of(p->dev);
@@ -195,16 +201,16 @@ static struct place *place_of(struct work_thread *t, CUstream stream, bool is_pe
 	struct place *p =
 		&t->places[((uintptr_t)stream >> 4 ^ (uintptr_t)stream >> 9 ^ (uintptr_t)is_own) %
 			   PLACES];
-	uint64_t ends = atomic_load_explicit(&metering_ends, memory_order_acquire);
+	uint64_t epoch = again_epoch();
 	CUcontext current = NULL;
 
 	if (is_default && (!real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS))
 		current = NULL;
 	if (__builtin_expect(p->stream == stream && p->is_own == is_own && p->ctx == current &&
-				     p->ends == ends && p->meter,
+				     p->epoch == epoch && p->meter,
 			     1))
 		return p;
-	find_place(t, p, stream, is_own, current, ends);
+	find_place(t, p, stream, is_own, current, epoch);
 	return p;
 }
 
@@ -254,18 +260,31 @@ static void sleep_until(const struct pace *pace, uint32_t change, int64_t until_
 	sys_cancel_release(held);
 }
 
-static void admit(struct work *w, struct dev dev)
+/* Looks at the terms, unless that was just done and who changes them has said nothing since. */
+static void look_at_terms(struct work_thread *t, struct dev dev, uint32_t change, int64_t now_ns)
+{
+	if (t->terms_ns && t->terms_dev == dev.v && t->terms_change == change &&
+	    now_ns - t->terms_ns < TERMS_NS)
+		return;
+	t->terms = metering_terms(dev, now_ns);
+	t->terms_dev = dev.v;
+	t->terms_change = change;
+	t->terms_ns = now_ns;
+}
+
+static void admit(struct work_thread *t, struct work *w, struct dev dev)
 {
 	int saved = errno;
 
 	for (;;) {
 		uint32_t change = __atomic_load_n(&w->meter->pace.device->change, __ATOMIC_ACQUIRE);
 		int64_t now_ns = clock_now_ns(), until_ns = now_ns;
-		struct pace_terms terms = metering_terms(dev, now_ns);
 
-		if (meter_admit(w->meter, w->thread, w->lane, w->entry, &terms, now_ns,
+		look_at_terms(t, dev, change, now_ns);
+		if (meter_admit(w->meter, w->thread, w->lane, w->entry, &t->terms, now_ns,
 				&until_ns) == PACE_GO)
 			break;
+		t->terms_ns = 0;
 		mark_own(w, now_ns);
 		metering_read(w->meter);
 		sleep_until(&w->meter->pace, change, until_ns);
@@ -287,42 +306,62 @@ static void obey_monitor(void)
 	}
 }
 
+/*
+ * A marker behind what is in the stream now; the context's where no other stream of it has work. NULL in our
+ * own calls is the legacy stream.
+ */
+static void mark_lane(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
+		      bool is_per_thread, uint64_t context, struct means_entry *entry)
+{
+	bool is_whole = !capture_any() && real.cuCtxRecordEvent && meter_is_single(meter, lane);
+
+	if (!stream && is_per_thread)
+		stream = CU_STREAM_PER_THREAD;
+	metering_mark(meter, lane, kind, stream, context, entry, true, is_whole);
+}
+
 /* A marker at one end of a launch. */
 static void mark(struct work *w, enum meter_kind kind, struct means_entry *entry)
 {
-	bool is_whole = !capture_any() && real.cuCtxRecordEvent &&
-			meter_is_single(w->meter, w->lane);
-
-	metering_mark(w->meter, w->lane, kind, w->call.stream, w->context, entry, true, is_whole);
+	mark_lane(w->meter, w->lane, kind, w->call.stream, w->call.is_per_thread, w->context,
+		  entry);
 }
 
-/* A launch like the thread's last one, within what it was granted: true, and it may go. */
-static inline bool go_again(struct work *w, const struct work_call *call)
+/* A function of a context cannot be launched in another; all else goes where the thread is. */
+static bool is_by_context(const struct work_call *call)
 {
-	struct work_thread *t = own;
-	CUcontext current;
+	return stream_key_is_default(call->stream) &&
+	       (!call->function || !function_owner(call->function) ||
+		function_kind(call->function) != FUNCTION_OF_CONTEXT);
+}
 
-	if (!t || t->life != __atomic_load_n(&state.s.life, __ATOMIC_RELAXED) ||
-	    t->last.work.call.kind != call->kind || t->last.work.call.stream != call->stream ||
-	    t->last.work.call.is_per_thread != call->is_per_thread || !t->last.work.meter ||
-	    t->last.ends != atomic_load_explicit(&metering_ends, memory_order_acquire) ||
-	    atomic_load_explicit(&capture_count, memory_order_relaxed) ||
-	    t->last.work.lane->wants_pair ||
-	    (function_any() && !function_is_settled(call->function)))
-		return false;
-	if (stream_key_is_default(call->stream) &&
-	    (real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != t->last.ctx))
-		return false;
-	if (!meter_admit_fast(t->last.work.thread, t->last.work.entry))
-		return false;
-	w->call = *call;
-	w->meter = t->last.work.meter;
-	w->thread = t->last.work.thread;
-	w->lane = t->last.work.lane;
-	w->entry = t->last.work.entry;
-	w->context = t->last.work.context;
-	w->is_first = false;
-	return true;
+/*
+ * Keeps what was found out for launches like this one. Not during a capture, when each stream has to be
+ * asked, nor before the function's first launch was dealt with.
+ */
+static void keep(const struct work *w, const struct place *p)
+{
+	struct again *at = again_place(&w->call);
+
+	if (at->epoch == p->epoch && at->what == w->call.what && at->amount == w->call.amount &&
+	    at->lane == w->lane && at->entry == w->entry &&
+	    at->is_per_thread == w->call.is_per_thread && at->stream == w->call.stream)
+		return;
+	if (!w->lane || !means_is_known(w->entry) || capture_any() ||
+	    (function_any() && !function_is_settled(w->call.function)))
+		return;
+	*at = (struct again){ .what = w->call.what,
+			      .amount = w->call.amount,
+			      .stream = w->call.stream,
+			      .epoch = p->epoch,
+			      .is_per_thread = w->call.is_per_thread,
+			      .is_by_context = is_by_context(&w->call),
+			      .ctx = p->ctx,
+			      .thread = w->thread,
+			      .lane = w->lane,
+			      .entry = w->entry,
+			      .kind = work_call_kind(&w->call),
+			      .meter = w->meter };
 }
 
 /* Holds it, and has it measured. */
@@ -340,20 +379,18 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->thread = p->thread;
 	w->context = p->context;
 	w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
-	w->entry = means_find(&w->meter->means, call.kind);
+	w->entry = means_find(&w->meter->means, work_call_kind(&call));
 	if (!meter_admit_fast(w->thread, w->entry))
-		admit(w, p->dev);
-	if (w->lane && w->lane->wants_pair)
+		admit(t, w, p->dev);
+	if (w->lane && lane_wants_start(w->lane))
+		mark(w, METER_START, NULL);
+	else if (w->lane && w->lane->wants_pair)
 		mark(w, METER_BEFORE, NULL);
-	t->last = (struct last){ .work = *w, .ctx = p->ctx, .ends = p->ends };
-	if (!w->lane)
-		t->last.work.meter = NULL;
+	keep(w, p);
 }
 
-/* The long way. */
-__attribute__((noinline)) static CUresult begin(struct work *w, const struct work_call *what)
+CUresult work_begin(struct work *w, struct work_call call)
 {
-	struct work_call call = *what;
 	CUresult res = CUDA_SUCCESS;
 
 	*w = (struct work){ .call = call };
@@ -371,11 +408,6 @@ __attribute__((noinline)) static CUresult begin(struct work *w, const struct wor
 	if (res != CUDA_SUCCESS)
 		work_end(w, res);
 	return res;
-}
-
-CUresult work_begin(struct work *w, struct work_call call)
-{
-	return __builtin_expect(go_again(w, &call), 1) ? CUDA_SUCCESS : begin(w, &call);
 }
 
 void work_end(struct work *w, CUresult res)
@@ -420,64 +452,49 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 	metering_check_debt(p->meter);
 }
 
-/* Kinds of work: a hash of what tells one from another, never 0. */
-static uint64_t kind_of(uint64_t what, uint64_t bucket)
+/* Where the calling thread's work in the stream is measured; NULL where it is not, or is captured. */
+static struct place *measured_place(CUstream stream, bool is_per_thread)
 {
-	uint64_t kind = (what ^ bucket << 56) * UINT64_C(0x9e3779b97f4a7c15);
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
 
-	return kind ? kind : 1;
+	return p && p->meter && !work_is_captured(stream, is_per_thread) ? p : NULL;
 }
 
-/* Sizes of half a power of two are alike. */
-static uint64_t bucket_of(uint64_t size)
+const struct meter *work_meter(CUstream stream, bool is_per_thread)
 {
-	unsigned log2 = size ? 63 - (unsigned)__builtin_clzll(size) : 0;
+	struct place *p = measured_place(stream, is_per_thread);
 
-	return 2 * log2 + (log2 && size >> (log2 - 1) & 1);
+	return p ? p->meter : NULL;
 }
 
-struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction function,
-			     uint64_t blocks)
+void work_unready(CUstream stream, bool is_per_thread)
 {
-	return (struct work_call){ .stream = stream,
-				   .is_per_thread = is_per_thread,
-				   .kind = kind_of((uint64_t)(uintptr_t)function,
-						   bucket_of(blocks)),
-				   .function = function };
+	int64_t now_ns = clock_now_ns();
+	struct place *p = measured_place(stream, is_per_thread);
+
+	if (p)
+		marker_unready(p->meter, p->key, p->context, now_ns);
 }
 
-struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function)
+bool work_point(CUstream stream, bool is_per_thread, struct meter **out_meter,
+		struct marker_point *out_point)
 {
-	uint64_t blocks;
+	struct place *p = measured_place(stream, is_per_thread);
 
-	/* The driver refuses it. */
-	if (!config)
-		return work_kernel(NULL, is_per_thread, function, 0);
-	blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
-	return work_kernel(config->hStream, is_per_thread, function, blocks);
+	if (!p || !marker_point(p->meter, p->key, p->context, out_point))
+		return false;
+	*out_meter = p->meter;
+	return true;
 }
 
-struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int count)
+void work_fence(CUstream stream, bool is_per_thread)
 {
-	uint64_t blocks;
+	struct place *p = measured_place(stream, is_per_thread);
+	struct lane *lane = p ? marker_fence(p->meter, p->key, p->context) : NULL;
+	int saved = errno;
 
-	if (!launches || count == 0)
-		return work_kernel(NULL, false, NULL, 0);
-	blocks = (uint64_t)launches->gridDimX * launches->gridDimY * launches->gridDimZ;
-	return work_kernel(launches->hStream, false, launches->function, blocks);
-}
-
-struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec)
-{
-	struct work_call call = work_kernel(stream, is_per_thread, (CUfunction)(uintptr_t)exec, 1);
-
-	call.function = NULL;
-	return call;
-}
-
-struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes)
-{
-	return (struct work_call){ .stream = stream,
-				   .is_per_thread = is_per_thread,
-				   .kind = kind_of(1, bucket_of(bytes)) };
+	if (lane)
+		mark_lane(p->meter, lane, METER_TAIL, stream, is_per_thread, p->context, NULL);
+	errno = saved;
 }

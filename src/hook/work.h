@@ -9,18 +9,12 @@
 #pragma once
 
 #include "abi/cuda.h"
+#include "core/marker.h"
+#include "hook/again.h"
 #include "hook/first_launch.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* What a call gives to the GPU. */
-struct work_call {
-	CUstream stream;
-	bool is_per_thread;  /* a NULL stream is the calling thread's */
-	uint64_t kind;       /* what is launched, so that its time can be told in advance; not 0 */
-	CUfunction function; /* a kernel's; else NULL */
-};
 
 /* One call under way; on its caller's stack. */
 struct work {
@@ -33,14 +27,6 @@ struct work {
 	struct first_launch first;
 	bool is_first; /* a function's, perhaps */
 };
-
-/* A kernel of so many blocks; a graph; a fill or a copy within a device of so many bytes. */
-struct work_call work_kernel(CUstream stream, bool is_per_thread, CUfunction function,
-			     uint64_t blocks);
-struct work_call work_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function);
-struct work_call work_launches(const CUDA_LAUNCH_PARAMS *launches, unsigned int count);
-struct work_call work_graph(CUstream stream, bool is_per_thread, CUgraphExec exec);
-struct work_call work_bytes(CUstream stream, bool is_per_thread, uint64_t bytes);
 
 /*
  * Before the driver call: CUDA_SUCCESS when the work may go, and work_end() follows. Else it may not, as
@@ -65,5 +51,23 @@ void work_end_threads(void);
  * stream, or with `is_context` all of the calling thread's context, is done. WORK_AT_ONCE: a query that
  * said so without waiting.
  */
+/* The driver said that the stream is not done. */
+void work_unready(CUstream stream, bool is_per_thread);
+
+/*
+ * Before the program records an event into the stream: how far that has come, and in which meter. False
+ * where nothing is measured.
+ */
+bool work_point(CUstream stream, bool is_per_thread, struct meter **out_meter,
+		struct marker_point *out_point);
+
+/* What measures the stream; NULL where nothing does. */
+const struct meter *work_meter(CUstream stream, bool is_per_thread);
+
+/*
+ * Before something goes into the stream that is not the device's work, or waits for what is not: that time is
+ * not counted.
+ */
+void work_fence(CUstream stream, bool is_per_thread);
 #define WORK_AT_ONCE INT64_MAX
 void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);

@@ -22,6 +22,15 @@ static uint64_t first_bin(int64_t ns)
 	return moment_ns(bin) >= ns % PACE_BIN_NS ? bin : bin + 1;
 }
 
+/* Bins in a word: without an instruction of the processor's, which not all have. */
+static int64_t count(uint64_t bins)
+{
+	bins -= bins >> 1 & UINT64_C(0x5555555555555555);
+	bins = (bins & UINT64_C(0x3333333333333333)) + (bins >> 2 & UINT64_C(0x3333333333333333));
+	bins = (bins + (bins >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	return (int64_t)(bins * UINT64_C(0x0101010101010101) >> 56);
+}
+
 static uint64_t tag_of(uint64_t word)
 {
 	return word / PACE_RING_WORDS & 0xffff;
@@ -38,7 +47,7 @@ static int set_bins(struct pace_ring *ring, uint64_t word, uint64_t mask)
 
 		/* One round ahead of us: our bins are no longer held. Any other tag is an old one. */
 		if (age == 0xffff)
-			return __builtin_popcountll(mask);
+			return (int)count(mask);
 		new = tag << PACE_WORD_BINS | mask | (age == 0 ? old & BINS_MASK : 0);
 		if (new == old)
 			return 0;
@@ -46,7 +55,7 @@ static int set_bins(struct pace_ring *ring, uint64_t word, uint64_t mask)
 					      __ATOMIC_RELAXED));
 	if (old >> PACE_WORD_BINS == tag)
 		mask &= ~old;
-	return __builtin_popcountll(mask);
+	return (int)count(mask);
 }
 
 /* Bins first..end-1 that lie in word number `word`. */
@@ -101,7 +110,7 @@ int64_t busy_ring_busy_ns(const struct pace_ring *ring, int64_t begin_ns, int64_
 						__ATOMIC_RELAXED);
 
 		if (have >> PACE_WORD_BINS == tag_of(word))
-			bins += __builtin_popcountll(have & mask_of(word, first, end));
+			bins += count(have & mask_of(word, first, end));
 		first = (word + 1) * PACE_WORD_BINS;
 	}
 	return bins * PACE_BIN_NS;

@@ -59,6 +59,11 @@ static void account_gap(struct gpu *gpu, int64_t ns)
 		gpu->gaps_ns[gpu->queue->now_ns / GPU_WINDOW_NS] += ns;
 }
 
+static bool is_strange(const struct gpu_stream *stream)
+{
+	return stream->gpu->strangers >> stream->process & 1;
+}
+
 static void become_busy(struct gpu *gpu)
 {
 	int64_t now_ns = gpu->queue->now_ns;
@@ -80,7 +85,7 @@ static void cease_busy(struct gpu *gpu)
 	gpu->edge_ns = gpu->queue->now_ns;
 	gpu->is_queue_dry = true;
 	for (int i = 0; i < gpu->stream_count; i++)
-		if (gpu->streams[i].count > 0 &&
+		if (gpu->streams[i].count > 0 && !is_strange(&gpu->streams[i]) &&
 		    first_op(&gpu->streams[i])->ready_ns <= gpu->queue->now_ns)
 			gpu->is_queue_dry = false;
 }
@@ -105,13 +110,15 @@ static void end_op(struct gpu_stream *stream)
 	if (op.kind == GPU_KERNEL) {
 		struct gpu_op *next = first_op(stream);
 
-		cease_busy(stream->gpu);
+		if (!is_strange(stream))
+			cease_busy(stream->gpu);
 		/* The next of this stream follows at once, the gap with it. */
 		if (next && next->kind == GPU_KERNEL &&
 		    next->ready_ns <= stream->gpu->queue->now_ns &&
 		    next->left_ns != GPU_FOREVER_NS) {
 			next->left_ns += GAP_NS;
-			account_gap(stream->gpu, GAP_NS);
+			if (!is_strange(stream))
+				account_gap(stream->gpu, GAP_NS);
 		}
 	}
 	if (op.ended)
@@ -125,6 +132,13 @@ static bool can_run(const struct gpu_stream *stream, int64_t now_ns)
 	return op && op->kind != GPU_PAUSE && op->ready_ns <= now_ns;
 }
 
+/* A mark that no process has to have its turn for. */
+static bool is_free_mark(const struct gpu_stream *stream)
+{
+	return stream->gpu->has_free_marks &&
+	       first_op((struct gpu_stream *)stream)->kind == GPU_MARK;
+}
+
 /* The process whose turn it is now; others_out: somebody else waits. */
 static void choose_turn(struct gpu *gpu, bool *out_others)
 {
@@ -132,8 +146,11 @@ static void choose_turn(struct gpu *gpu, bool *out_others)
 	unsigned wanting = 0;
 	int turn = gpu->turn;
 
+	*out_others = false;
+	if (now_ns < gpu->switch_end_ns)
+		return;
 	for (int i = 0; i < gpu->stream_count; i++)
-		if (can_run(&gpu->streams[i], now_ns))
+		if (can_run(&gpu->streams[i], now_ns) && !is_free_mark(&gpu->streams[i]))
 			wanting |= 1u << gpu->streams[i].process;
 	*out_others = (wanting & ~(1u << turn)) != 0;
 	if (!*out_others || ((wanting & 1u << turn) && now_ns < gpu->turn_end_ns))
@@ -142,7 +159,8 @@ static void choose_turn(struct gpu *gpu, bool *out_others)
 		turn = (turn + 1) % GPU_PROCESSES;
 	} while (!(wanting & 1u << turn));
 	gpu->turn = turn;
-	gpu->turn_end_ns = now_ns + GPU_SLICE_NS;
+	gpu->switch_end_ns = now_ns + gpu->switch_ns;
+	gpu->turn_end_ns = gpu->switch_end_ns + GPU_SLICE_NS;
 	*out_others = (wanting & ~(1u << turn)) != 0;
 }
 
@@ -150,7 +168,7 @@ static void pause_stream(struct gpu_stream *stream)
 {
 	struct gpu_op *op = first_op(stream);
 
-	if (stream->is_running && op->left_ns != GPU_FOREVER_NS)
+	if (stream->is_running && op->left_ns != GPU_FOREVER_NS && !op->is_spin)
 		op->left_ns -= stream->gpu->queue->now_ns - stream->since_ns;
 	stream->is_running = false;
 }
@@ -159,13 +177,15 @@ static void begin_op(struct gpu_stream *stream)
 {
 	struct gpu_op *op = first_op(stream);
 
-	if (!stream->has_begun && op->kind == GPU_KERNEL)
+	if (!stream->has_begun && op->kind == GPU_KERNEL && !is_strange(stream))
 		become_busy(stream->gpu);
 	if (!stream->has_begun && op->kind == GPU_MARK)
 		op->left_ns = MARK_NS;
+	/* What spins goes on from when it began. */
+	if (!stream->has_begun || !op->is_spin)
+		stream->since_ns = stream->gpu->queue->now_ns;
 	stream->has_begun = true;
 	stream->is_running = true;
-	stream->since_ns = stream->gpu->queue->now_ns;
 }
 
 /* Ends what is over, and begins pauses that come up; true if anything ended. */
@@ -217,7 +237,17 @@ static int64_t next_change(struct gpu *gpu, bool has_others)
 	}
 	if (has_others && gpu->turn_end_ns < at_ns)
 		at_ns = gpu->turn_end_ns;
+	if (now_ns < gpu->switch_end_ns && gpu->switch_end_ns < at_ns)
+		at_ns = gpu->switch_end_ns;
 	return at_ns;
+}
+
+static bool has_turn(const struct gpu_stream *stream)
+{
+	const struct gpu *gpu = stream->gpu;
+
+	return is_free_mark(stream) ||
+	       (stream->process == gpu->turn && gpu->queue->now_ns >= gpu->switch_end_ns);
 }
 
 /* Brings everything up to now and says when to look again. */
@@ -236,7 +266,7 @@ static void plan(struct gpu *gpu)
 
 		if (!can_run(stream, now_ns))
 			continue;
-		if (stream->process != gpu->turn)
+		if (!has_turn(stream))
 			pause_stream(stream);
 		else if (stream->has_begun && first_op(stream)->kind == GPU_KERNEL)
 			is_taken = true;
@@ -245,7 +275,7 @@ static void plan(struct gpu *gpu)
 		struct gpu_stream *stream = &gpu->streams[((unsigned)n + (unsigned)gpu->plan) %
 							  (unsigned)gpu->stream_count];
 
-		if (!can_run(stream, now_ns) || stream->process != gpu->turn || stream->is_running)
+		if (!can_run(stream, now_ns) || !has_turn(stream) || stream->is_running)
 			continue;
 		if (first_op(stream)->kind == GPU_KERNEL) {
 			if (gpu->is_serial && is_taken && !stream->has_begun)
@@ -303,7 +333,8 @@ void gpu_kill(struct gpu *gpu, int process)
 
 		if (stream->process != process)
 			continue;
-		if (stream->has_begun && first_op(stream)->kind == GPU_KERNEL)
+		if (stream->has_begun && first_op(stream)->kind == GPU_KERNEL &&
+		    !is_strange(stream))
 			cease_busy(gpu);
 		stream->count = 0;
 		stream->has_begun = stream->is_running = false;

@@ -17,6 +17,7 @@ struct gpu_op {
 	enum gpu_kind kind;
 	int64_t ready_ns; /* not before */
 	int64_t left_ns;  /* still to run */
+	bool is_spin;     /* it watches the clock: time goes on while others have the turn */
 	/* Called when it has ended; NULL: nobody. */
 	void (*ended)(void *arg, uint64_t tag);
 	void *arg;
@@ -38,9 +39,13 @@ struct gpu {
 	bool is_serial; /* one kernel at a time; else all of the process whose turn it is */
 	struct gpu_stream streams[GPU_STREAMS];
 	int stream_count;
-	int turn; /* process */
+	uint32_t strangers;  /* bit n: process n is not the tenant's, and not in the truth below */
+	int64_t switch_ns;   /* what it takes to go from one process to another; 0 at first */
+	bool has_free_marks; /* a mark needs no turn */
+	int turn;            /* process */
 	int64_t turn_end_ns;
-	uint64_t plan; /* the event that counts */
+	int64_t switch_end_ns; /* until then nothing runs */
+	uint64_t plan;         /* the event that counts */
 	/* The truth. */
 	int busy_count;
 	bool is_queue_dry;

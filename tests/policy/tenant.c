@@ -200,6 +200,7 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 	struct lane *lane = lane_of(thread, stream);
 	struct gpu_op op = { .kind = GPU_KERNEL,
 			     .left_ns = kernel_ns,
+			     .is_spin = tenant->program.is_spin,
 			     .ended = kernel_ended,
 			     .arg = thread,
 			     .tag = (uint64_t)stream };
@@ -214,7 +215,10 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 			return reason;
 		}
 	}
-	if (lane->wants_pair) {
+	if (lane_wants_start(lane)) {
+		now_ns += RECORD_NS;
+		mark(thread->process, lane, METER_START, at, NULL, now_ns);
+	} else if (lane->wants_pair) {
 		now_ns += RECORD_NS;
 		mark(thread->process, lane, METER_BEFORE, at, NULL, now_ns);
 	}
@@ -226,7 +230,7 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 	if (tenant->sparse)
 		sparse_launched(tenant->sparse, at);
 	if (tenant->program.depth <= TENANT_DEPTH)
-		marker_point(meter, lane,
+		marker_point(meter, lane->key, 1,
 			     &thread->points[stream][thread->submitted[stream] % TENANT_DEPTH]);
 	thread->submitted[stream]++;
 	thread->launches++;
@@ -360,7 +364,7 @@ static void init_process(struct tenant *tenant, int index)
 		abort();
 	process->meter->pace = (struct pace){ tenant->device, (unsigned)index };
 	pthread_mutex_init(&process->meter->lock, NULL);
-	process->own = gpu_stream(tenant->gpu, index);
+	process->own = gpu_stream(tenant->gpu, tenant->program.first + index);
 	process->clock_rate = 1 + DRIFT * (queue_random(queue) * 2 - 1);
 	process->clock_offset_ns = (int64_t)(queue_random(queue) * 1e12);
 	for (int i = 0; i < tenant->program.threads; i++) {
@@ -371,7 +375,7 @@ static void init_process(struct tenant *tenant, int index)
 		thread->meter.id = (uint64_t)i + 1;
 		thread->burst_end_ns = queue->now_ns + tenant->program.burst_ns;
 		for (int j = 0; j < tenant->program.streams; j++)
-			thread->streams[j] = gpu_stream(tenant->gpu, index);
+			thread->streams[j] = gpu_stream(tenant->gpu, tenant->program.first + index);
 		if (tenant->program.kernel_ns)
 			queue_at(queue, about(queue, queue->now_ns, NSEC_PER_MSEC), thread_step,
 				 thread, 0);
@@ -426,7 +430,7 @@ static void reap(void *arg, uint64_t tag)
 void tenant_kill(struct tenant *tenant, int process, int64_t reap_ns)
 {
 	tenant->processes[process].is_dead = true;
-	gpu_kill(tenant->gpu, process);
+	gpu_kill(tenant->gpu, tenant->program.first + process);
 	queue_at(tenant->queue, tenant->queue->now_ns + reap_ns, reap, &tenant->processes[process],
 		 0);
 }

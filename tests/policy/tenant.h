@@ -31,7 +31,9 @@ struct tenant_program {
 	int64_t rest_ns;
 	bool is_blind;  /* waits for nothing, ever, but the driver's queue of 1024 */
 	bool is_serial; /* kernels fill the GPU */
+	bool is_spin;   /* kernels end by the clock */
 	double loss;    /* markers that are lost */
+	int first;      /* number of its first process on the GPU */
 };
 
 struct tenant;

@@ -220,6 +220,13 @@ def make_place(tmp_path):
     place.close()
 
 
+@pytest.fixture(name="limited")
+def make_limited(place):
+    """With a limit of GPU time."""
+    place.settings.update(RATION_MEM="1g", RATION_SM="20")
+    return place
+
+
 @pytest.fixture(name="open_place")
 def make_open_place():
     """A place that other users can enter: pytest closes its own folders to them."""

@@ -1,5 +1,7 @@
 /* Launches under a limit of GPU time, and what programs do meanwhile. */
 #include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "client.h"
@@ -44,14 +46,69 @@ static CUstream new_stream(void)
 	return stream;
 }
 
-/* Two launches, of which the second has to wait for what the first owes: for ever here. */
-static void owe_and_pass(void)
+static CUgraphExec graph_of(unsigned long long ns)
+{
+	void *params[] = { &ns };
+	CUDA_KERNEL_NODE_PARAMS node = { .func = spin,
+					 .gridDimX = 1,
+					 .gridDimY = 1,
+					 .gridDimZ = 1,
+					 .blockDimX = 1,
+					 .blockDimY = 1,
+					 .blockDimZ = 1,
+					 .kernelParams = params };
+	CUgraphExec exec;
+	CUgraphNode added;
+	CUgraph graph;
+
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&added, graph, NULL, 0, &node));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return exec;
+}
+
+/* Work in the form of this name. */
+static void launch_as(const char *form, unsigned long long ns)
+{
+	CUlaunchConfig config = { .gridDimX = 1,
+				  .gridDimY = 1,
+				  .gridDimZ = 1,
+				  .blockDimX = 1,
+				  .blockDimY = 1,
+				  .blockDimZ = 1 };
+	void *params[] = { &ns };
+
+	if (strcmp(form, "kernel") == 0)
+		launch(NULL, ns);
+	else if (strcmp(form, "kernel_ptsz") == 0)
+		OK(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	else if (strcmp(form, "ex") == 0)
+		OK(cuLaunchKernelEx(&config, spin, params, NULL));
+	else if (strcmp(form, "ex_ptsz") == 0)
+		OK(cuLaunchKernelEx_ptsz(&config, spin, params, NULL));
+	else if (strcmp(form, "cooperative") == 0)
+		OK(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params));
+	else if (strcmp(form, "cooperative_ptsz") == 0)
+		OK(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params));
+	else if (strcmp(form, "graph") == 0)
+		OK(cuGraphLaunch(graph_of(ns), NULL));
+	else {
+		CHECK(strcmp(form, "graph_ptsz") == 0);
+		OK(cuGraphLaunch_ptsz(graph_of(ns), NULL));
+	}
+}
+
+/*
+ * Two launches, of the form that is named: the second has to wait for what the first owes, which
+ * is for ever here.
+ */
+static void owe_and_pass(const char *form)
 {
 	client_pause("first");
-	launch(NULL, 100 * MSEC);
+	launch_as(form, 100 * MSEC);
 	OK(cuCtxSynchronize());
 	client_pause("owes");
-	launch(NULL, 20 * USEC);
+	launch_as(form, 20 * USEC);
 	OK(cuCtxSynchronize());
 	client_pause("passed");
 }
@@ -111,17 +168,29 @@ static void worn(int argc, char **argv)
 	start();
 	launch(NULL, 20 * USEC);
 	OK(cuCtxSynchronize());
-	owe_and_pass();
+	owe_and_pass("kernel");
 }
 
 static void held(int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
 	start();
 	launch(NULL, 20 * USEC);
 	OK(cuCtxSynchronize());
-	owe_and_pass();
+	owe_and_pass(argc > 0 ? argv[0] : "kernel");
+}
+
+/* The same in a child that was made before the driver was started. */
+static void forked(int argc, char **argv)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+		held(argc, argv);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
 /* All forms of work, on all kinds of streams. */
@@ -274,6 +343,148 @@ static void threads(int argc, char **argv)
 	OK(cuCtxSynchronize());
 }
 
+static void sleep_a_second(void *unused)
+{
+	struct timespec second = { .tv_sec = 1 };
+
+	(void)unused;
+	nanosleep(&second, NULL);
+}
+
+static void sleep_in_callback(CUstream stream, CUresult status, void *unused)
+{
+	(void)stream;
+	(void)status;
+	sleep_a_second(unused);
+}
+
+/* A launch behind something that takes a second; counted, it would be owed for a hundred at 1 %. */
+static void launch_behind(CUstream stream, const char *what)
+{
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	client_say(what, 1);
+}
+
+/* What a stream waits for is not the device's time. Two devices. */
+static void waits(int argc, char **argv)
+{
+	CUstream stream, other, far;
+	CUcontext far_ctx;
+	CUdeviceptr word;
+	CUevent event;
+
+	(void)argc;
+	(void)argv;
+	start();
+	stream = new_stream();
+	other = new_stream();
+	OK(cuMemAlloc_v2(&word, 4));
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+
+	OK(cuLaunchHostFunc(stream, sleep_a_second, NULL));
+	launch_behind(stream, "function");
+	OK(cuStreamAddCallback(stream, sleep_in_callback, NULL, 0));
+	launch_behind(stream, "callback");
+
+	OK(cuStreamWriteValue32_v2(other, word, 0, 0));
+	OK(cuStreamSynchronize(other));
+	OK(cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+	launch(stream, 20 * USEC);
+	sleep_a_second(NULL);
+	OK(cuStreamWriteValue32_v2(other, word, 1, 0));
+	launch_behind(stream, "value");
+
+	OK(cuDevicePrimaryCtxRetain(&far_ctx, 1));
+	OK(cuCtxSetCurrent(far_ctx));
+	far = new_stream();
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	OK(cuLaunchHostFunc(far, sleep_a_second, NULL));
+	OK(cuEventRecord(event, far));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamWaitEvent(stream, event, 0));
+	launch_behind(stream, "event");
+}
+
+enum { FAR_LAUNCHES = 200 };
+
+static CUcontext contexts[2];
+static CUfunction spins[2];
+
+/* Launches that take both devices at once, in an order of the thread's own. */
+static void *launch_on_both(void *arg)
+{
+	unsigned long long ns = 20 * USEC;
+	void *params[] = { &ns };
+	CUDA_LAUNCH_PARAMS launches[2];
+
+	for (int i = 0; i < 2; i++) {
+		int at = arg ? 1 - i : i;
+
+		OK(cuCtxSetCurrent(contexts[at]));
+		launches[i] = (CUDA_LAUNCH_PARAMS){ .function = spins[at],
+						    .gridDimX = 1,
+						    .gridDimY = 1,
+						    .gridDimZ = 1,
+						    .blockDimX = 1,
+						    .blockDimY = 1,
+						    .blockDimZ = 1,
+						    .hStream = new_stream(),
+						    .kernelParams = params };
+	}
+	for (int i = 0; i < FAR_LAUNCHES; i++) {
+		OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
+		/* What the driver refuses has taken nothing. */
+		IS(cuLaunchCooperativeKernelMultiDevice(launches, 2, 4), CUDA_ERROR_INVALID_VALUE);
+	}
+	for (int i = 0; i < 2; i++)
+		OK(cuStreamSynchronize(launches[i].hStream));
+	return NULL;
+}
+
+/*
+ * Two threads that each want both devices, one after the other, each while the other has one:
+ * nobody waits for ever. Beside them work on one device, and captures, which shut the gate for a
+ * moment.
+ */
+static void both(int argc, char **argv)
+{
+	CUmodule module;
+	pthread_t threads[3];
+	int stop = 0;
+
+	(void)argc;
+	(void)argv;
+	start();
+	contexts[0] = ctx;
+	spins[0] = spin;
+	OK(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+	OK(cuCtxSetCurrent(contexts[1]));
+	OK(cuModuleLoadData(&module, SPIN));
+	OK(cuModuleGetFunction(&spins[1], module, "spin"));
+	OK(cuCtxSetCurrent(ctx));
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_on_both, i ? &stop : NULL) == 0);
+	CHECK(pthread_create(&threads[2], NULL, launch_meanwhile, &stop) == 0);
+	for (int i = 0; i < 20; i++) {
+		CUstream stream = new_stream();
+		CUgraph graph;
+
+		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		launch(stream, 2 * USEC);
+		OK(cuStreamEndCapture(stream, &graph));
+		OK(cuGraphDestroy(graph));
+		OK(cuStreamDestroy_v2(stream));
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	CHECK(pthread_join(threads[2], NULL) == 0);
+}
+
 /* Launches until standard input says so. */
 static void busy(int argc, char **argv)
 {
@@ -292,10 +503,17 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },   { "worn", worn },
-		{ "forms", forms }, { "capture", capture },
-		{ "ends", ends },   { "threads", threads },
-		{ "busy", busy },   { 0 },
+		{ "held", held },
+		{ "worn", worn },
+		{ "forked", forked },
+		{ "forms", forms },
+		{ "capture", capture },
+		{ "ends", ends },
+		{ "threads", threads },
+		{ "waits", waits },
+		{ "both", both },
+		{ "busy", busy },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -1,4 +1,6 @@
 """A limit of GPU time: what is held, what goes on, and what the monitor asks for."""
+import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -11,12 +13,6 @@ from conftest import BUILD
 SM_LIMIT, UTILIZATION_SWITCH, RECENT_KERNEL = 1728, 2008900, 2008904
 
 
-@pytest.fixture(name="limited")
-def make_limited(place):
-    place.settings.update(RATION_MEM="1g", RATION_SM="20")
-    return place
-
-
 def poke(place, at, fmt, value):
     with open(place.region, "r+b") as f:
         f.seek(at)
@@ -27,24 +23,6 @@ def limit(place, spec):
     done = subprocess.run([BUILD / "ration", "limit", place.region, "--sm", spec],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-# The worker frees a thread's part once the kernel no longer knows it: an order that no sanitizer sees.
-THREADS = pytest.param("threads", marks=pytest.mark.plain)
-
-
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
-def test_programs_go_on(limited, case):
-    limited.run("share", case)
-    assert limited.slots() == {}
-
-
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
-@pytest.mark.parametrize("version", ["11.4", pytest.param("12.4", marks=pytest.mark.plain)])
-def test_programs_go_on_with_older_drivers(limited, case, version):
-    """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""
-    limited.sim["driver"] = version
-    limited.run("share", case)
 
 
 def owing(place, *case):
@@ -71,8 +49,33 @@ def test_a_hold_ends_with_the_limit(limited):
     program.go().end()
 
 
-def test_who_owes_is_held(limited):
+@pytest.mark.parametrize("form", ["kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative",
+                                  "cooperative_ptsz", "graph", "graph_ptsz"])
+def test_who_owes_is_held(limited, form):
+    owing(limited, "held", form)
+
+
+def test_a_child_that_owes_is_held(limited):
+    program = owing(limited, "forked")
+    assert program.popen.poll() is not None
+
+
+def test_who_owes_is_held_where_there_is_no_nvml(limited):
+    """Time is measured by the driver's events alone."""
+    folder = limited.folder / "driver"
+    folder.mkdir()
+    shutil.copy(BUILD / "sim" / "libcuda.so.1", folder)
+    limited.settings["LD_LIBRARY_PATH"] = folder
     owing(limited)
+
+
+@pytest.mark.plain
+def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
+    place.settings.update(RATION_MEM="1g",
+                          LD_LIBRARY_PATH=f"{BUILD / 'preload' / 'steady'}:{BUILD / 'sim'}")
+    place.run("hot", "launches")
+    # The kernel does end it for a system call.
+    place.run("hot", "reads", status=-signal.SIGSYS)
 
 
 @pytest.mark.parametrize("how", ["detached", "green"])

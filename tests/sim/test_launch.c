@@ -158,9 +158,62 @@ static void host_memory(void)
 	OK(cuCtxDestroy_v2(ctx));
 }
 
+static CUDA_LAUNCH_PARAMS spin_on(CUfunction spin, CUstream stream, void **params)
+{
+	return (CUDA_LAUNCH_PARAMS){ .function = spin,
+				     .gridDimX = 1,
+				     .gridDimY = 1,
+				     .gridDimZ = 1,
+				     .blockDimX = 1,
+				     .blockDimY = 1,
+				     .blockDimZ = 1,
+				     .hStream = stream,
+				     .kernelParams = params };
+}
+
+/* One launch in a stream of each device; each begins when all streams have come to it. */
+static void several_devices(void)
+{
+	unsigned long long ns = 1000000, long_ns = 20000000;
+	void *params[] = { &ns }, *long_params[] = { &long_ns };
+	CUDA_LAUNCH_PARAMS launches[2];
+	CUstream streams[2];
+	CUcontext own, other;
+	CUfunction spin[2];
+	CUmodule module;
+
+	OK(cuCtxGetCurrent(&own));
+	spin[0] = check_kernel("spin");
+	OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+	OK(cuDevicePrimaryCtxRetain(&other, 1));
+	OK(cuCtxSetCurrent(other));
+	OK(cuModuleLoadData(&module, kernels_ptx));
+	OK(cuModuleGetFunction(&spin[1], module, "spin"));
+	OK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+	OK(cuLaunchKernel(spin[1], 1, 1, 1, 1, 1, 1, 0, streams[1], long_params, NULL));
+	OK(cuCtxSetCurrent(own));
+	for (int i = 0; i < 2; i++)
+		launches[i] = spin_on(spin[i], streams[i], params);
+	OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));
+	OK(cuStreamSynchronize(streams[0]));
+	OK(cuStreamQuery(streams[1]) == CUDA_SUCCESS ? CUDA_SUCCESS :
+						       cuStreamSynchronize(streams[1]));
+
+	EXPECT(cuLaunchCooperativeKernelMultiDevice(NULL, 2, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuLaunchCooperativeKernelMultiDevice(launches, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuLaunchCooperativeKernelMultiDevice(launches, 2, 4), CUDA_ERROR_INVALID_VALUE);
+	launches[1] = launches[0];
+	EXPECT(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0), CUDA_ERROR_INVALID_DEVICE);
+	launches[1].hStream = NULL;
+	EXPECT(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0), CUDA_ERROR_INVALID_VALUE);
+	OK(cuLaunchCooperativeKernelMultiDevice(launches, 1, 3));
+	OK(cuStreamSynchronize(streams[0]));
+	OK(cuDevicePrimaryCtxRelease_v2(1));
+}
+
 int main(void)
 {
-	check_start("count=1,mem=1g,sms=16");
+	check_start("count=2,mem=1g,sms=16");
 	empty = check_kernel("empty");
 	fill = check_kernel("fill");
 	shapes();
@@ -168,5 +221,6 @@ int main(void)
 	contexts();
 	kernels();
 	host_memory();
+	several_devices();
 	return check_end();
 }

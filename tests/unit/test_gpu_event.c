@@ -4,6 +4,8 @@
 #include "drv/real.h"
 #include "fresh.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { EVENTS = 2000 };
@@ -14,7 +16,9 @@ enum { EVENTS = 2000 };
 /* The driver: events that run when the test says, at its GPU's time. */
 static struct {
 	int made;
-	bool is_short; /* of events */
+	bool is_short;     /* of events */
+	bool is_slow;      /* in a query */
+	_Atomic int asked; /* 1 while it is, 2 after */
 	bool is_done[EVENTS];
 	double at_ms[EVENTS];
 	CUresult elapsed_res;
@@ -40,6 +44,11 @@ static CUresult create(CUevent *out_event, unsigned int flags)
 
 static CUresult query(CUevent event)
 {
+	if (driver.is_slow) {
+		atomic_store(&driver.asked, 1);
+		clock_sleep_ns(50 * NSEC_PER_MSEC);
+		atomic_store(&driver.asked, 2);
+	}
 	return driver.is_done[index_of(event)] ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -223,6 +232,32 @@ static void a_context_ends_with_its_reference_out(void)
 	}
 }
 
+static void *forget_meanwhile(void *unused)
+{
+	(void)unused;
+	while (atomic_load(&driver.asked) == 0)
+		;
+	gpu_event_forget(CTX);
+	/* The driver ends the context now, and its events with it. */
+	CHECK_EQ(atomic_load(&driver.asked), 2);
+	return NULL;
+}
+
+/* Nobody is at a question about an event of a context that has ended. */
+static void a_context_does_not_end_in_a_question(void)
+{
+	uint64_t event = ran(start(), 5000);
+	pthread_t other;
+	int64_t ns;
+
+	CHECK(pthread_create(&other, NULL, forget_meanwhile, NULL) == 0);
+	driver.is_slow = true;
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_DONE);
+	CHECK(pthread_join(other, NULL) == 0);
+	driver.is_slow = false;
+	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_LOST);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +268,7 @@ int main(void)
 		fresh_test(the_context_or_the_stream),
 		fresh_test(a_context_ends),
 		fresh_test(a_context_ends_with_its_reference_out),
+		fresh_test(a_context_does_not_end_in_a_question),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,7 +82,7 @@ static void settle(enum bo_place place)
 		CHECK_EQ(objects[i].place, place);
 }
 
-static void gate_is_open(void)
+static void no_gate_is_shut(void)
 {
 	CHECK_EQ(gate_close(0), 0);
 	gate_open();
@@ -116,7 +116,7 @@ static void fail_each(enum bo_place from, enum bo_place to, CUresult res, unsign
 		failing_from(k, k + at_once - 1, res);
 		failed += move_all(to) < 0;
 		failing_none();
-		gate_is_open();
+		no_gate_is_shut();
 		for (unsigned i = 0; i < OBJECTS; i++) {
 			CHECK(!objects[i].is_lost);
 			CHECK(objects[i].place == from || objects[i].place == to);
@@ -166,7 +166,7 @@ static void what_cannot_be_undone_is_lost(void)
 		failing_from(k, UINT_MAX, CUDA_ERROR_OUT_OF_MEMORY);
 		move_all(BO_GTT);
 		failing_none();
-		gate_is_open();
+		no_gate_is_shut();
 		for (unsigned i = 0; i < OBJECTS; i++) {
 			if (!objects[i].is_lost) {
 				check_whole(i);
@@ -204,7 +204,7 @@ static void hung_copies_leave_all_where_it_was(void)
 		settle(ways[w][0]);
 		is_hung = true;
 		CHECK_EQ(move_all(ways[w][1]), -EBUSY);
-		gate_is_open();
+		no_gate_is_shut();
 		CHECK_EQ(move_all(ways[w][1]), -EBUSY);
 		is_hung = false;
 		move_at_last(ways[w][1]);

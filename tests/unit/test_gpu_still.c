@@ -31,7 +31,7 @@ static void *pass(void *arg)
 	return NULL;
 }
 
-static void gate_is_open(void)
+static void no_gate_is_shut(void)
 {
 	pthread_t thread;
 
@@ -63,7 +63,7 @@ static void others_wait_until_the_last_end(void)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	/* An end too many is no harm. */
 	gpu_still_end();
-	gate_is_open();
+	no_gate_is_shut();
 }
 
 static void *stay_inside(void *arg)
@@ -88,7 +88,7 @@ static void a_thread_that_stays_inside_is_not_waited_for_long(void)
 		clock_sleep_ns(NSEC_PER_MSEC);
 	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
 	CHECK(!gpu_still_is_mine());
-	gate_is_open();
+	no_gate_is_shut();
 	atomic_store(&may_leave, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, 10 * NSEC_PER_SEC }),
@@ -121,7 +121,7 @@ static void another_who_has_it_shut_is_not_waited_for_long(void)
 	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, NSEC_PER_SEC }), 0);
 	gpu_still_end();
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	gate_is_open();
+	no_gate_is_shut();
 }
 
 static void work_that_goes_on_is_not_waited_for_long(void)
@@ -132,7 +132,7 @@ static void work_that_goes_on_is_not_waited_for_long(void)
 	plug_put(&plug, NULL);
 	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
 	CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-	gate_is_open();
+	no_gate_is_shut();
 	plug_pull(&plug);
 	SIM_OK(cuCtxSynchronize());
 	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, 10 * NSEC_PER_SEC }),
@@ -145,7 +145,7 @@ static void a_capture_comes_first(void)
 	start();
 	capture_begin();
 	CHECK_EQ(gpu_still_begin(&waits), -EAGAIN);
-	gate_is_open();
+	no_gate_is_shut();
 	capture_end();
 	CHECK_EQ(gpu_still_begin(&waits), 0);
 	gpu_still_end();

@@ -250,7 +250,7 @@ static void an_event_of_the_program_is_an_end(void **state)
 
 	(void)state;
 	launch(&thread, lane, work, NOW_NS);
-	marker_point(meter, lane, &point);
+	assert_true(marker_point(meter, 11, 1, &point));
 	launch(&thread, lane, work, NOW_NS + 5 * USEC);
 	marker_reached(meter, &point, NOW_NS + 6 * USEC, NOW_NS + 120 * USEC);
 	assert_int_equal(lane->done_ns, 100 * USEC);

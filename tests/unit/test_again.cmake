@@ -1,0 +1,1 @@
+target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/hook/again.c)

@@ -1,0 +1,255 @@
+#include "core/marker.h"
+
+#include "base/clock.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+
+#define NOW_NS (1000 * NSEC_PER_SEC)
+#define USEC NSEC_PER_USEC
+#define MSEC NSEC_PER_MSEC
+
+static struct meter *meter;
+static struct pace_device device;
+static struct meter_thread thread;
+static struct lane *lane;
+static struct means_entry *work;
+
+/* The GPU's clock stands at the CPU's. A launch takes 200 us; slot 2 is ours. */
+static int setup(void **state)
+{
+	(void)state;
+	meter = calloc(1, sizeof(*meter));
+	assert_non_null(meter);
+	memset(&device, 0, sizeof(device));
+	meter->pace = (struct pace){ &device, 2 };
+	pthread_mutex_init(&meter->lock, NULL);
+	thread = (struct meter_thread){ .id = 1 };
+	lane = meter_lane(meter, &thread, 11, 1);
+	work = means_find(&meter->means, 5);
+	means_learn(work, 200 * USEC);
+	marker_probe(meter, 1, NOW_NS - MSEC, NOW_NS - MSEC);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(meter);
+	return 0;
+}
+
+static void launch(int64_t now_ns)
+{
+	struct pace_terms terms = { .share_pct = 100 };
+	int64_t until_ns;
+
+	if (!meter_admit_fast(&thread, work))
+		assert_int_equal(meter_admit(meter, &thread, lane, work, &terms, now_ns, &until_ns),
+				 PACE_GO);
+	meter_launched(meter, &thread, lane, now_ns);
+}
+
+static void answer(uint64_t handle, int64_t ran_ns)
+{
+	struct marker_query query;
+
+	assert_int_equal(marker_pending(meter, &query, 1), 1);
+	assert_int_equal(query.handle, handle);
+	assert_true(marker_ended(meter, &query, ran_ns, ran_ns + USEC));
+}
+
+static int64_t busy_ns(void)
+{
+	return (int64_t)device.slots[2].busy_ns;
+}
+
+/* A thread is held at `now_ns`. */
+static void hold(int64_t now_ns)
+{
+	struct pace_terms terms = { .share_pct = 50, .is_blocked = true };
+	int64_t until_ns;
+
+	assert_int_equal(meter_admit(meter, &thread, lane, work, &terms, now_ns, &until_ns),
+			 PACE_ASKED);
+}
+
+/* Another process of the tenant has work. */
+static void others_work(void)
+{
+	device.active_words = 1;
+	device.active[0] = 1;
+	device.slots[0].unmeasured_ns = 1;
+}
+
+/* What a launch waits for the device to turn to its process is not its time. */
+static void a_launch_begins_with_its_start(void **state)
+{
+	(void)state;
+	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	launch(NOW_NS + 4 * USEC);
+	launch(NOW_NS + 8 * USEC);
+	marker_put(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 9 * USEC);
+	answer(1, NOW_NS + 3 * MSEC);
+	answer(2, NOW_NS + 3 * MSEC + 400 * USEC);
+	assert_in_range(busy_ns(), 360 * USEC, 440 * USEC);
+}
+
+/* One that ran before the launch was there says nothing against the launch's own time. */
+static void a_start_in_an_idle_stream_changes_nothing(void **state)
+{
+	(void)state;
+	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	launch(NOW_NS + 50 * USEC);
+	marker_put(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 51 * USEC);
+	answer(1, NOW_NS + USEC);
+	answer(2, NOW_NS + 250 * USEC);
+	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
+}
+
+/* A start is no end: what was launched before and has none is laid out as predicted. */
+static void a_start_is_no_end(void **state)
+{
+	(void)state;
+	launch(NOW_NS);
+	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS + 10 * USEC);
+	answer(1, NOW_NS + 5 * MSEC);
+	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
+}
+
+/* With a launch behind it, a start is the first of a pair. */
+static void a_start_begins_a_pair(void **state)
+{
+	struct means_entry *other = means_find(&meter->means, 6);
+
+	(void)state;
+	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	launch(NOW_NS + 4 * USEC);
+	marker_put(meter, lane, METER_AFTER, 2, other, NOW_NS + 5 * USEC);
+	answer(1, NOW_NS + 3 * MSEC);
+	answer(2, NOW_NS + 3 * MSEC + 70 * USEC);
+	assert_in_range(means_cost_ns(other), 69 * USEC, 71 * USEC);
+}
+
+static bool is_wanted_after_a_tail(int64_t now_ns)
+{
+	launch(now_ns);
+	marker_put(meter, lane, METER_TAIL, 1, NULL, now_ns + USEC);
+	answer(1, now_ns + 200 * USEC);
+	return lane_wants_start(lane);
+}
+
+static void a_start_is_wanted_where_others_are_and_launches_are_held(void **state)
+{
+	(void)state;
+	assert_false(is_wanted_after_a_tail(NOW_NS));
+	others_work();
+	assert_false(is_wanted_after_a_tail(NOW_NS + MSEC));
+	hold(NOW_NS + 2 * MSEC);
+	assert_true(is_wanted_after_a_tail(NOW_NS + 3 * MSEC));
+	/* Once. */
+	assert_false(lane_wants_start(lane));
+	/* And no longer when that is over. */
+	device.slots[0].unmeasured_ns = 0;
+	assert_false(is_wanted_after_a_tail(NOW_NS + 500 * MSEC));
+}
+
+static void a_start_is_wanted_after_a_wait(void **state)
+{
+	(void)state;
+	others_work();
+	hold(NOW_NS);
+	launch(NOW_NS + USEC);
+	marker_waited(meter, 11, 1, NOW_NS + 2 * USEC, NOW_NS + 210 * USEC);
+	launch(NOW_NS + 220 * USEC);
+	marker_waited(meter, 11, 1, NOW_NS + 221 * USEC, NOW_NS + 430 * USEC);
+	assert_true(lane_wants_start(lane));
+}
+
+/* A stranger is known by the probes of the clock, which wait for its turn. */
+static void a_late_probe_tells_of_others(void **state)
+{
+	(void)state;
+	hold(NOW_NS);
+	assert_false(is_wanted_after_a_tail(NOW_NS));
+	marker_probe(meter, 1, NOW_NS + MSEC, NOW_NS + MSEC + 2 * USEC);
+	assert_false(is_wanted_after_a_tail(NOW_NS + 2 * MSEC));
+	marker_probe(meter, 1, NOW_NS + 3 * MSEC, NOW_NS + 4 * MSEC);
+	assert_true(is_wanted_after_a_tail(NOW_NS + 5 * MSEC));
+}
+
+/* What is not counted comes into the stream: work before it is marked, and that behind it too. */
+static void a_fence_asks_for_a_start(void **state)
+{
+	(void)state;
+	/* Also in a stream that is new. */
+	assert_null(marker_fence(meter, 77, 1));
+	assert_true(lane_wants_start(meter_lane(meter, &thread, 77, 1)));
+	launch(NOW_NS);
+	assert_ptr_equal(marker_fence(meter, 11, 1), lane);
+	marker_put(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
+	assert_null(marker_fence(meter, 11, 1));
+	assert_true(lane_wants_start(lane));
+	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 300 * USEC);
+	launch(NOW_NS + 302 * USEC);
+	marker_put(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 303 * USEC);
+	answer(1, NOW_NS + 200 * USEC);
+	answer(2, NOW_NS + 900 * MSEC);
+	answer(3, NOW_NS + 900 * MSEC + 200 * USEC);
+	assert_in_range(busy_ns(), 340 * USEC, 460 * USEC);
+}
+
+static void a_point_is_of_a_stream_with_launches(void **state)
+{
+	struct marker_point point;
+
+	(void)state;
+	assert_false(marker_point(meter, 12, 1, &point));
+	assert_true(marker_point(meter, 11, 1, &point));
+	assert_ptr_equal(point.stream, &meter->streams[0]);
+}
+
+/* A query that says "done" just after one that said "not yet" tells the end; alone it bounds it. */
+static void a_polling_loop_tells_the_end(void **state)
+{
+	struct marker_point point;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		int64_t at_ns = NOW_NS + i * 10 * MSEC, done_ns = at_ns + 700 * USEC;
+
+		launch(at_ns);
+		assert_true(marker_point(meter, 11, 1, &point));
+		if (i == 1)
+			marker_point_unready(meter, &point, done_ns - 5 * USEC);
+		marker_reached(meter, &point, done_ns, done_ns);
+		/* By prediction 200 us, by the loop 700. */
+		assert_in_range(busy_ns(), (160 + i * 700) * USEC, (240 + i * 700) * USEC);
+	}
+	launch(NOW_NS + 30 * MSEC);
+	marker_unready(meter, 11, 1, NOW_NS + 30 * MSEC + 395 * USEC);
+	marker_waited(meter, 11, 1, NOW_NS + 30 * MSEC + 400 * USEC,
+		      NOW_NS + 30 * MSEC + 400 * USEC);
+	assert_in_range(busy_ns(), 1240 * USEC, 1360 * USEC);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_launch_begins_with_its_start),
+		TEST(a_start_in_an_idle_stream_changes_nothing),
+		TEST(a_start_is_no_end),
+		TEST(a_start_begins_a_pair),
+		TEST(a_start_is_wanted_where_others_are_and_launches_are_held),
+		TEST(a_start_is_wanted_after_a_wait),
+		TEST(a_late_probe_tells_of_others),
+		TEST(a_fence_asks_for_a_start),
+		TEST(a_point_is_of_a_stream_with_launches),
+		TEST(a_polling_loop_tells_the_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -83,8 +83,9 @@ class Machine:
         return inside
 
     def ps(self):
-        """What `ration ps` says of the one tenant there is."""
-        (tenant,) = json.loads(self.run(self.ration, "ps", "--json"))["tenants"]
+        """What `ration ps` says of the one tenant here; others of the system are listed as well."""
+        tenants = json.loads(self.run(self.ration, "ps", "--json"))["tenants"]
+        (tenant,) = [t for t in tenants if t["path"].startswith(self.env["RATION_DIR"])]
         return tenant
 
     def close(self):

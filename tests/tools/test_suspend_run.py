@@ -32,7 +32,8 @@ class Keeper:
 
     def seen(self):
         tenants = json.loads(self.ration("ps", "--json").stdout)["tenants"]
-        return next(t for t in tenants if f"/{self.name}.tenant/" in t["path"])["processes"][0]
+        return next(t for t in tenants
+                    if t["path"].startswith(f"{self.ration.directory}/{self.name}.tenant/"))["processes"][0]
 
     def status(self):
         """What HAMi's monitors read: of the first slot, 1 running, 2 suspended."""

@@ -32,7 +32,7 @@
 
 enum {
 	METER_STREAMS = 256,
-	METER_CONTEXTS = 16,
+	METER_CONTEXTS = 256,
 	METER_MARKERS = 16, /* under way in one stream */
 	METER_THREAD_LANES = 8,
 };

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 enum {
-	CONTEXTS = 64,
+	CONTEXTS = 256,
 	EVENTS = 2048,  /* of all contexts together */
 	OUT_MOST = 512, /* of a context, taken and not given back */
 };

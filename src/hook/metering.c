@@ -29,7 +29,7 @@
 /* Who begins a capture waits so long for those who are in a driver call. */
 #define CAPTURE_WAIT_NS (50 * NSEC_PER_MSEC)
 
-enum { QUERIES = 64, TAILS = 64, PROBES = METER_CONTEXTS, PAIRS = 32, SPARE = 8 };
+enum { QUERIES = 64, TAILS = 64, PROBES = 16, PAIRS = 32, SPARE = 8 };
 
 /* A stream of ours in a context, with nothing in it but an event now and then. */
 struct probe {

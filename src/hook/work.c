@@ -182,11 +182,11 @@ static void find_place(struct work_thread *t, struct place *p, CUstream stream, 
 		return;
 	p->meter = metering_of(p->dev);
 	p->thread = p->meter ? meter_thread_of(t, p->dev) : NULL;
-	p->context = p->thread ? gpu_event_context(ctx) : 0;
-	if (!p->context) {
+	if (!p->thread)
 		p->meter = NULL;
+	p->context = p->meter ? gpu_event_context(ctx) : 0;
+	if (!p->context)
 		return;
-	}
 	p->key = stream_key_is_default(stream) ?
 			 stream_key_default(p->context, is_own ? t->number : 0) :
 			 stream_key_of(stream);
@@ -378,7 +378,8 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->meter = p->meter;
 	w->thread = p->thread;
 	w->context = p->context;
-	w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
+	if (p->context)
+		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
@@ -444,7 +445,7 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
 
-	if (!p || !p->meter)
+	if (!p || !p->meter || !p->context)
 		return;
 	metering_read(p->meter);
 	marker_waited(p->meter, is_context ? 0 : p->key, p->context,
@@ -458,7 +459,7 @@ static struct place *measured_place(CUstream stream, bool is_per_thread)
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
 
-	return p && p->meter && !work_is_captured(stream, is_per_thread) ? p : NULL;
+	return p && p->meter && p->context && !work_is_captured(stream, is_per_thread) ? p : NULL;
 }
 
 const struct meter *work_meter(CUstream stream, bool is_per_thread)

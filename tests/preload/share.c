@@ -157,15 +157,34 @@ static void wear_green(void)
 	}
 }
 
-/* worn detached|green: as held() in another context, after many have come and gone. */
+/* Each is used, and all stay. */
+static void wear_kept(void)
+{
+	for (int i = 0; i < CONTEXTS; i++) {
+		CUcontext own;
+
+		OK(cuCtxCreate_v2(&own, 0, 0));
+		use_current();
+	}
+}
+
+/*
+ * worn detached|green|kept: as held() in another context, after many have come and gone or beside
+ * many.
+ */
 static void worn(int argc, char **argv)
 {
 	start();
 	if (argc > 0 && !strcmp(argv[0], "green"))
 		wear_green();
+	else if (argc > 0 && !strcmp(argv[0], "kept"))
+		wear_kept();
 	else
 		wear_detached();
-	start();
+	if (argc > 0 && !strcmp(argv[0], "kept"))
+		start_in_current();
+	else
+		start();
 	launch(NULL, 20 * USEC);
 	OK(cuCtxSynchronize());
 	owe_and_pass("kernel");

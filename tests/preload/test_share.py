@@ -78,10 +78,11 @@ def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
     place.run("hot", "reads", status=-signal.SIGSYS)
 
 
-@pytest.mark.parametrize("how", ["detached", "green"])
+@pytest.mark.parametrize("how", ["detached", "green", "kept"])
 def test_who_owes_is_held_after_many_contexts(limited, how):
-    """What is kept of a context goes with it, whichever call ends it."""
+    """What is kept of a context goes with it, whichever call ends it; there is room for many."""
     limited.settings["RATION_SM"] = "90"
+    limited.sim["context"] = "2m"
     owing(limited, "worn", how)
 
 

@@ -3,6 +3,7 @@ import os
 import signal
 import time
 
+import pytest
 from conftest import HAMI_PROCS, HAMI_PROC_BYTES
 
 RUNNING, SUSPENDED = 1, 2
@@ -67,3 +68,14 @@ def test_a_tenant_that_was_suspended_begins_anew(place):
     time.sleep(0.3)
     assert statuses(place) == {program.pid: RUNNING}
     assert program.go().end().lines[-1] == "end"
+
+
+@pytest.mark.parametrize("call", ["destroy", "detach", "release", "reset"])
+def test_a_context_that_would_end_meanwhile(place, call):
+    """It ends when all has come back, which may need it."""
+    program = place.start("ending", call, **MOVABLE).await_word("ready")
+    place.suspend(True)
+    program.go()
+    time.sleep(0.3)
+    place.suspend(False)
+    assert program.end().lines[-1] == "end"

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "core/charge.h"
+#include "core/gate.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -179,8 +180,11 @@ static int fill(struct backing_device *device, struct bo *bo)
 static int make(struct backing *b, unsigned i)
 {
 	uint64_t at = i * BO_BYTES, bytes = bytes_least(b->bytes - at, BO_BYTES);
-	int rc = quota_reserve(b->device->dev, QUOTA_DATA, bytes);
+	int rc;
 
+	/* Who is suspended takes nothing of the device. */
+	gate_leave(gate_enter());
+	rc = quota_reserve(b->device->dev, QUOTA_DATA, bytes);
 	if (rc < 0)
 		return rc;
 	bo_init(&b->objects[i].bo, &b->device->bo, b->addr + at, bytes, 0);

@@ -79,3 +79,16 @@ def test_a_context_that_would_end_meanwhile(place, call):
     time.sleep(0.3)
     place.suspend(False)
     assert program.end().lines[-1] == "end"
+
+
+@pytest.mark.parametrize("what", ["pins", "alloc"])
+def test_what_needs_the_device_meanwhile(place, what):
+    """It waits, and takes nothing of the device."""
+    program = place.start("meanwhile", what, **MOVABLE).await_word("ready")
+    place.suspend(True)
+    before = place.truth()
+    program.go()
+    time.sleep(0.5)
+    assert place.truth() == before
+    place.suspend(False)
+    assert program.end().lines[-1] == "end"

@@ -47,6 +47,25 @@ static void count(struct backing_device *device, enum bo_place place, int64_t by
 		track_physical_add(device->dev, bytes);
 }
 
+/*
+ * Counts bytes within the bound of a place. What the dead held there is none of it: it is looked for
+ * before host memory is refused, and now and then where only the place of new memory depends on it.
+ */
+static int enter(struct backing_device *device, enum bo_place place, uint64_t bytes,
+		 uint64_t most_bytes)
+{
+	const struct backing_bounds *b = &device->bounds;
+	int at = residency_place(device, place);
+
+	if (residency_add(b->own, b->slot, at, bytes, most_bytes) == 0)
+		return 0;
+	if (is_host(place))
+		quota_reap();
+	else
+		quota_settle(device->dev);
+	return residency_add(b->own, b->slot, at, bytes, most_bytes);
+}
+
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		 struct bo_memory *out_memory)
 {
@@ -56,7 +75,7 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 	/* From host memory to host memory it stays the same. */
 	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
 
-	if (residency_add(b->own, b->slot, at, bo->bytes, most) < 0)
+	if (enter(device, place, bo->bytes, most) < 0)
 		return -ENOSPC;
 	charge_begin();
 	rc = device->below->alloc(device->owner, bo, place, out_memory);
@@ -273,6 +292,7 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 
 	if (most == UINT64_MAX)
 		return most;
+	quota_settle(device->dev);
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));
 }

@@ -48,8 +48,9 @@ static void count(struct backing_device *device, enum bo_place place, int64_t by
 }
 
 /*
- * Counts bytes within the bound of a place. What the dead held there is none of it: it is looked for
- * before host memory is refused, and now and then where only the place of new memory depends on it.
+ * Counts bytes within the bound of a place. What the dead held there is none of it: it is looked
+ * for before host memory is refused, and now and then where only the place of new memory depends
+ * on it.
  */
 static int enter(struct backing_device *device, enum bo_place place, uint64_t bytes,
 		 uint64_t most_bytes)

@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/local.h"
 #include "core/object_context.h"
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/gated.h"
@@ -189,6 +190,8 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	struct context_cost cost;
 
 	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
+	if (res == CUDA_SUCCESS)
+		capture_end_context(e->ctx);
 	gate_leave(e->was_in);
 	if (res == CUDA_SUCCESS)
 		charge_drop_context(e->ctx, e->mark);
@@ -365,6 +368,8 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 					   making_primaries(dev) == primaries);
 	gpu_fence_ended(e.ctx, !is_there);
+	if (!is_there)
+		capture_end_context(e.ctx);
 	gate_leave(e.was_in);
 	if (is_there) {
 		charge_over();

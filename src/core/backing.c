@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "core/charge.h"
+#include "core/gate.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -46,6 +47,26 @@ static void count(struct backing_device *device, enum bo_place place, int64_t by
 		track_physical_add(device->dev, bytes);
 }
 
+/*
+ * Counts bytes within the bound of a place. What the dead held there is none of it: it is looked
+ * for before host memory is refused, and now and then where only the place of new memory depends
+ * on it.
+ */
+static int enter(struct backing_device *device, enum bo_place place, uint64_t bytes,
+		 uint64_t most_bytes)
+{
+	const struct backing_bounds *b = &device->bounds;
+	int at = residency_place(device, place);
+
+	if (residency_add(b->own, b->slot, at, bytes, most_bytes) == 0)
+		return 0;
+	if (is_host(place))
+		quota_reap();
+	else
+		quota_settle(device->dev);
+	return residency_add(b->own, b->slot, at, bytes, most_bytes);
+}
+
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		 struct bo_memory *out_memory)
 {
@@ -55,7 +76,7 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 	/* From host memory to host memory it stays the same. */
 	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
 
-	if (residency_add(b->own, b->slot, at, bo->bytes, most) < 0)
+	if (enter(device, place, bo->bytes, most) < 0)
 		return -ENOSPC;
 	charge_begin();
 	rc = device->below->alloc(device->owner, bo, place, out_memory);
@@ -179,8 +200,11 @@ static int fill(struct backing_device *device, struct bo *bo)
 static int make(struct backing *b, unsigned i)
 {
 	uint64_t at = i * BO_BYTES, bytes = bytes_least(b->bytes - at, BO_BYTES);
-	int rc = quota_reserve(b->device->dev, QUOTA_DATA, bytes);
+	int rc;
 
+	/* Who is suspended takes nothing of the device. */
+	gate_leave(gate_enter());
+	rc = quota_reserve(b->device->dev, QUOTA_DATA, bytes);
 	if (rc < 0)
 		return rc;
 	bo_init(&b->objects[i].bo, &b->device->bo, b->addr + at, bytes, 0);
@@ -269,6 +293,7 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 
 	if (most == UINT64_MAX)
 		return most;
+	quota_settle(device->dev);
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));
 }

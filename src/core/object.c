@@ -190,9 +190,10 @@ static bool make_room(struct object_device *d, uint64_t bytes, int *step)
 	}
 }
 
+/* Also where others did not go for it in time: they may do so the next time. */
 static bool is_full(int rc)
 {
-	return rc == -EDQUOT || rc == -ENOMEM;
+	return rc == -EDQUOT || rc == -ENOMEM || rc == -EBUSY;
 }
 
 /* device's mutex. */
@@ -284,9 +285,10 @@ static int alloc_large(struct object_device *d, const void *ctx, uint64_t bytes,
 int object_alloc(struct dev dev, const void *ctx, uint64_t bytes, uint64_t *out_addr)
 {
 	struct object_device *d = object_device_of(dev);
+	int rc = slab_takes(bytes) ? alloc_small(d, ctx, bytes, out_addr) :
+				     alloc_large(d, ctx, bytes, out_addr);
 
-	return slab_takes(bytes) ? alloc_small(d, ctx, bytes, out_addr) :
-				   alloc_large(d, ctx, bytes, out_addr);
+	return rc == -EBUSY ? -ENOMEM : rc;
 }
 
 bool object_find(uint64_t addr, struct object_info *out_info)

@@ -249,6 +249,11 @@ static void reap(void)
 	sys_cancel_release(held);
 }
 
+void quota_reap(void)
+{
+	reap();
+}
+
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc = add(dev, kind, bytes);

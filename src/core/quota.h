@@ -64,6 +64,9 @@ struct quota_data quota_data(struct dev dev);
  */
 void quota_settle(struct dev dev);
 
+/* Takes off what dead processes held of anything. Before something is refused. */
+void quota_reap(void);
+
 /* This process's slot in the region. */
 unsigned quota_slot(void);
 

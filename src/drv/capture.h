@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include "abi/cuda.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,3 +28,13 @@ void capture_begin(void);
 
 /* One less; never below none. */
 void capture_end(void);
+
+/*
+ * Notes that a counted capture is in the stream: with its stream or its context it ends too.
+ * Forgetting says whether it was noted, and leaves the count as it is.
+ */
+void capture_note(CUstream stream);
+bool capture_forget(CUstream stream);
+
+/* Those in streams of a context that is gone are over. */
+void capture_end_context(CUcontext ctx);

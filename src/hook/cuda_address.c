@@ -1,5 +1,4 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
-#include "core/object_pin.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 
@@ -66,8 +65,7 @@ static CUdeviceptr pinned(CUdeviceptr addr, size_t bytes)
 
 	if (!movable_has(addr))
 		return addr;
-	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr ||
-	    object_pin(o.addr, o.id) < 0)
+	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr || movable_pin(&o) < 0)
 		return MOVABLE_NOWHERE;
 	return addr;
 }
@@ -77,8 +75,9 @@ CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, 
 {
 	if (!ENTER_HAS(cuMemGetHandleForAddressRange))
 		return enter_missing();
-	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, pinned(addr, bytes), bytes,
-							    type, flags));
+	/* Outside the gate: it may take a move. */
+	addr = pinned(addr, bytes);
+	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
 }
 
 /* An object's memory has no handle that another process could open in this way. */

@@ -3,6 +3,7 @@
 #include "core/context.h"
 #include "core/local.h"
 #include "core/object_context.h"
+#include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/gated.h"
@@ -164,11 +165,23 @@ static void look_at_all(void)
  */
 struct ending {
 	CUcontext ctx;
+	uint32_t was_in; /* of the gate */
 	struct context *context;
 	struct local_area *area;
 	struct object_context *objects;
 	uint64_t mark;
 };
+
+/*
+ * Inside the gate until the call is over: who has it shut needs contexts to move memory in, so that
+ * nothing that is about to end may wait for it to open.
+ */
+static void begin_ending(struct ending *e)
+{
+	e->was_in = gate_enter();
+	gpu_fence_ending(e->ctx);
+	e->mark = track_mark();
+}
 
 /* After the call that should end it. */
 static CUresult end_context(CUresult res, const struct ending *e)
@@ -177,6 +190,9 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	struct context_cost cost;
 
 	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
+	if (res == CUDA_SUCCESS)
+		capture_end_context(e->ctx);
+	gate_leave(e->was_in);
 	if (res == CUDA_SUCCESS)
 		charge_drop_context(e->ctx, e->mark);
 	charge_over();
@@ -203,13 +219,12 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	if (!init_is_member())
 		return GATE_CALL(call(ctx));
 	metering_end_context(ctx);
-	gpu_fence_ending(ctx);
-	e.mark = track_mark();
+	begin_ending(&e);
 	charge_begin();
 	e.context = context_take(ctx, context_mark());
 	e.area = local_take(ctx);
 	e.objects = object_context_take(ctx);
-	return end_context(GATE_CALL(call(ctx)), &e);
+	return end_context(call(ctx), &e);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
@@ -246,15 +261,16 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 		return GATE_CALL(real.cuCtxDetach(ctx));
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context(ctx);
-	e.mark = track_mark();
+	begin_ending(&e);
 	charge_begin();
 	if (context_detach(ctx, &e.context)) {
-		gpu_fence_ending(ctx);
 		e.area = local_take(ctx);
 		e.objects = object_context_take(ctx);
-		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
+		return end_context(real.cuCtxDetach(ctx), &e);
 	}
-	res = GATE_CALL(real.cuCtxDetach(ctx));
+	res = real.cuCtxDetach(ctx);
+	gpu_fence_ended(ctx, false);
+	gate_leave(e.was_in);
 	charge_over();
 	if (res == CUDA_SUCCESS)
 		look_at_all();
@@ -330,41 +346,41 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
  */
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
-	uint64_t mark, contexts;
-	struct object_context *objects;
-	struct local_area *area;
+	struct ending e = { 0 };
+	uint64_t contexts;
 	unsigned primaries;
-	const void *ctx;
 	struct dev dev;
 	bool is_there;
 	CUresult res;
 
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
 		return GATE_CALL(call(ord));
-	mark = track_mark();
 	contexts = context_mark();
-	ctx = atomic_load(&state.s.primary[dev.v]);
+	e.ctx = (CUcontext)(uintptr_t)atomic_load(&state.s.primary[dev.v]);
 	primaries = making_primaries(dev);
 	/* If it is not its end, what is launched next begins as in a new one. */
-	metering_end_context((CUcontext)(uintptr_t)ctx);
-	gpu_fence_ending((CUcontext)(uintptr_t)ctx);
+	metering_end_context(e.ctx);
+	begin_ending(&e);
 	charge_begin();
-	area = local_take(ctx);
-	objects = object_context_take(ctx);
-	res = GATE_CALL(call(ord));
+	e.area = local_take(e.ctx);
+	e.objects = object_context_take(e.ctx);
+	res = call(ord);
 	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 					   making_primaries(dev) == primaries);
-	gpu_fence_ended((CUcontext)(uintptr_t)ctx, !is_there);
+	gpu_fence_ended(e.ctx, !is_there);
+	if (!is_there)
+		capture_end_context(e.ctx);
+	gate_leave(e.was_in);
 	if (is_there) {
 		charge_over();
-		local_put_back(area);
-		object_context_put_back(objects);
+		local_put_back(e.area);
+		object_context_put_back(e.objects);
 		return res;
 	}
-	charge_drop_context(ctx, mark);
+	charge_drop_context(e.ctx, e.mark);
 	charge_over();
-	object_context_end(objects);
-	uncharge(dev, context_end(context_take(ctx, contexts)).bytes + local_end(area));
+	object_context_end(e.objects);
+	uncharge(dev, context_end(context_take(e.ctx, contexts)).bytes + local_end(e.area));
 	return res;
 }
 

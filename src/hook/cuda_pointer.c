@@ -89,16 +89,14 @@ static bool needs_pin(CUpointer_attribute what)
 
 /*
  * An attribute that an object has not is that of memory without it. One that the driver says of
- * the memory behind it, it says of device memory.
+ * the memory behind it, it says of device memory, and of none where that cannot be kept so.
  */
 static CUdeviceptr asked_address(const struct object_info *o, CUdeviceptr addr,
 				 CUpointer_attribute what)
 {
 	if (!o || what == CU_POINTER_ATTRIBUTE_HOST_POINTER)
 		return MOVABLE_NOWHERE;
-	if (needs_pin(what))
-		object_pin(o->addr, o->id);
-	return addr;
+	return needs_pin(what) && movable_pin(o) < 0 ? MOVABLE_NOWHERE : addr;
 }
 
 CUresult hook_cuPointerGetAttribute(void *out_data, CUpointer_attribute what, CUdeviceptr addr)
@@ -161,7 +159,7 @@ static CUresult set_sync(const struct object_info *o, bool is_sync)
 {
 	CUresult res = is_sync ? gpu_object_sync_memops(o->ctx) : CUDA_SUCCESS;
 
-	if (res == CUDA_SUCCESS && is_sync && object_pin(o->addr, o->id) < 0)
+	if (res == CUDA_SUCCESS && is_sync && movable_pin(o) < 0)
 		res = CUDA_ERROR_OUT_OF_MEMORY;
 	if (res == CUDA_SUCCESS)
 		object_pin_set_sync(o->addr, o->id, is_sync);

@@ -35,21 +35,23 @@ CREATE(cuStreamCreate, b, CUstream *, unsigned int)
 CREATE(cuStreamCreateWithPriority, b, CUstream *, unsigned int, int)
 
 /* Its work goes on, but nobody can ask for it any more. */
-#define DESTROY(sym)                                 \
-	CUresult hook_##sym(CUstream stream)         \
-	{                                            \
-		uint32_t was_in;                     \
-		CUresult res;                        \
-                                                     \
-		if (!ENTER_HAS(sym))                 \
-			return enter_missing();      \
-		if (metering_is_on())                \
-			metering_end_stream(stream); \
-		was_in = gate_enter();               \
-		gpu_fence_drop_stream(stream);       \
-		res = real.sym(stream);              \
-		gate_leave(was_in);                  \
-		return res;                          \
+#define DESTROY(sym)                                               \
+	CUresult hook_##sym(CUstream stream)                       \
+	{                                                          \
+		uint32_t was_in;                                   \
+		CUresult res;                                      \
+                                                                   \
+		if (!ENTER_HAS(sym))                               \
+			return enter_missing();                    \
+		if (metering_is_on())                              \
+			metering_end_stream(stream);               \
+		was_in = gate_enter();                             \
+		gpu_fence_drop_stream(stream);                     \
+		res = real.sym(stream);                            \
+		if (res == CUDA_SUCCESS && capture_forget(stream)) \
+			capture_end();                             \
+		gate_leave(was_in);                                \
+		return res;                                        \
 	}
 
 DESTROY(cuStreamDestroy)
@@ -70,9 +72,11 @@ DESTROY(cuStreamDestroy_v2)
 		metering_begin_capture();                \
 		was_in = gate_enter();                   \
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
-		gate_leave(was_in);                      \
-		if (res != CUDA_SUCCESS)                 \
+		if (res == CUDA_SUCCESS)                 \
+			capture_note(a);                 \
+		else                                     \
 			capture_end();                   \
+		gate_leave(was_in);                      \
 		return res;                              \
 	}
 
@@ -95,20 +99,22 @@ CAPTURE(cuStreamBeginCaptureToCig_ptsz, CUstream, CUstreamCigCaptureParams *)
  * One that was invalidated, or not joined by all that was captured in it, ends with an error: the
  * stream says whether it has.
  */
-#define END(sym, is_per_thread)                                                 \
-	CUresult hook_##sym(CUstream stream, CUgraph *out_graph)                \
-	{                                                                       \
-		bool was_captured;                                              \
-		CUresult res;                                                   \
-                                                                                \
-		if (!ENTER_HAS(sym))                                            \
-			return enter_missing();                                 \
-		was_captured = work_is_captured(stream, is_per_thread);         \
-		res = real.sym(stream, out_graph);                              \
-		if (res == CUDA_SUCCESS ||                                      \
-		    (was_captured && !work_is_captured(stream, is_per_thread))) \
-			capture_end();                                          \
-		return res;                                                     \
+#define END(sym, is_per_thread)                                                   \
+	CUresult hook_##sym(CUstream stream, CUgraph *out_graph)                  \
+	{                                                                         \
+		bool was_captured;                                                \
+		CUresult res;                                                     \
+                                                                                  \
+		if (!ENTER_HAS(sym))                                              \
+			return enter_missing();                                   \
+		was_captured = work_is_captured(stream, is_per_thread);           \
+		res = real.sym(stream, out_graph);                                \
+		if (res == CUDA_SUCCESS ||                                        \
+		    (was_captured && !work_is_captured(stream, is_per_thread))) { \
+			capture_forget(stream);                                   \
+			capture_end();                                            \
+		}                                                                 \
+		return res;                                                       \
 	}
 
 END(cuStreamEndCapture, false)

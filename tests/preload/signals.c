@@ -1,10 +1,12 @@
 /*
- * signals none|before|after|siginfo: handles SIGUSR1 and SIGUSR2 itself, from before or after the
- * driver is started; says how often each came, for each line. With "none" it has no handler.
+ * signals none|before|after|siginfo|chain|jump: handles SIGUSR1 and SIGUSR2 itself, from before or
+ * after the driver is started; says how often each came, for each line. With "none" it has no
+ * handler; with "chain" it goes on to the one that it found, with "jump" it jumps out of it.
  */
 #include "client.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -19,6 +21,42 @@ static void count_info(int number, siginfo_t *info, void *context)
 {
 	if (info && info->si_signo == number && context)
 		count(number);
+}
+
+static struct sigaction found[2];
+
+static void count_and_go_on(int number, siginfo_t *info, void *context)
+{
+	const struct sigaction *next = &found[number == SIGUSR2];
+
+	count_info(number, info, context);
+	CHECK(came[number == SIGUSR2] < 100);
+	if (next->sa_flags & SA_SIGINFO)
+		next->sa_sigaction(number, info, context);
+}
+
+static sigjmp_buf back;
+
+static void count_and_jump(int number)
+{
+	count(number);
+	siglongjmp(back, 1);
+}
+
+/* From after the library has put its own in. */
+static void handle_late(const char *how)
+{
+	struct sigaction action = { .sa_flags = SA_RESTART };
+
+	usleep(300000);
+	if (!strcmp(how, "chain")) {
+		action.sa_sigaction = count_and_go_on;
+		action.sa_flags |= SA_SIGINFO;
+	} else {
+		action.sa_handler = count_and_jump;
+	}
+	CHECK(sigaction(SIGUSR1, &action, &found[0]) == 0);
+	CHECK(sigaction(SIGUSR2, &action, &found[1]) == 0);
 }
 
 static void handle(int with_info)
@@ -63,13 +101,16 @@ int main(int argc, char **argv)
 	OK(cuMemAlloc_v2(&addr, 4 * MIB));
 	if (!strcmp(argv[1], "after") || !strcmp(argv[1], "siginfo"))
 		handle(argv[1][0] == 's');
+	if (!strcmp(argv[1], "chain") || !strcmp(argv[1], "jump"))
+		handle_late(argv[1]);
 	printf("ready\n");
 	fflush(stdout);
+	sigsetjmp(back, 1);
 	while ((c = getchar()) != EOF) {
 		printf("%d %d\n", came[0], came[1]);
 		fflush(stdout);
 	}
-	printf("child %d\n", child_status());
+	printf("child %d\n", strcmp(argv[1], "jump") ? child_status() : 0);
 	printf("end\n");
 	return 0;
 }

@@ -148,11 +148,35 @@ static void rest(int argc, char **argv)
 	}
 }
 
+/* all: takes what there is, and waits. */
+static void all(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	while (cuMemAlloc_v2(&p, 2 * MIB) == CUDA_SUCCESS)
+		;
+	client_pause("full");
+}
+
+/* after: what another took is to be had when that is dead. */
+static void after(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	client_start();
+	client_pause("ready");
+	begin();
+	end();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },   { "scan", scan }, { "fill", fill },
-		{ "busy", busy }, { "rest", rest }, { 0 },
+		{ "hot", hot },   { "scan", scan }, { "fill", fill },   { "busy", busy },
+		{ "rest", rest }, { "all", all },   { "after", after }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

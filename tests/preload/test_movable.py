@@ -159,6 +159,14 @@ def test_host_memory_has_an_end(little):
     assert little.run("spill", "fill", RATION_LOG="error").values["free"] == 64
 
 
+def test_what_the_dead_had_is_to_be_had(little):
+    """On the card and in host memory, by who was there before they died."""
+    program = little.start("spill", "after").await_word("ready")
+    other = little.start("spill", "all").await_word("full")
+    other.kill()
+    program.go().end()
+
+
 def test_a_limit_above_the_card(little):
     """More than the card has is to be had, and shown."""
     little.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_HOST": "8g", "RATION_MEM": "12g"}

@@ -19,7 +19,7 @@ def await_status(place, wanted):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("handler", ["none", "before", "after", "siginfo"])
+@pytest.mark.parametrize("handler", ["none", "before", "after", "siginfo", "chain", "jump"])
 def test_signals_suspend_and_resume(place, handler):
     program = place.start("signals", handler, RATION_MOVABLE="true", RATION_SIGNALS="true")
     program.await_word("ready")

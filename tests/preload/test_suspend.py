@@ -3,6 +3,7 @@ import os
 import signal
 import time
 
+import pytest
 from conftest import HAMI_PROCS, HAMI_PROC_BYTES
 
 RUNNING, SUSPENDED = 1, 2
@@ -66,4 +67,37 @@ def test_a_tenant_that_was_suspended_begins_anew(place):
     program = start(place).await_word("ready")
     time.sleep(0.3)
     assert statuses(place) == {program.pid: RUNNING}
+    assert program.go().end().lines[-1] == "end"
+
+
+@pytest.mark.parametrize("call", ["destroy", "detach", "release", "reset"])
+def test_a_context_that_would_end_meanwhile(place, call):
+    """It ends when all has come back, which may need it."""
+    program = place.start("ending", call, **MOVABLE).await_word("ready")
+    place.suspend(True)
+    program.go()
+    time.sleep(0.3)
+    place.suspend(False)
+    assert program.end().lines[-1] == "end"
+
+
+@pytest.mark.parametrize("what", ["pins", "alloc"])
+def test_what_needs_the_device_meanwhile(place, what):
+    """It waits, and takes nothing of the device."""
+    program = place.start("meanwhile", what, **MOVABLE).await_word("ready")
+    place.suspend(True)
+    before = place.truth()
+    program.go()
+    time.sleep(0.5)
+    assert place.truth() == before
+    place.suspend(False)
+    assert program.end().lines[-1] == "end"
+
+
+@pytest.mark.parametrize("how", ["stream", "context", "reset"])
+def test_a_capture_that_nobody_ends(place, how):
+    """It is over with what it was in, and holds nothing up."""
+    program = place.start("abandoned", how, RATION_MEM="512m", **MOVABLE).await_word("ready")
+    place.suspend(True, 5)
+    place.suspend(False)
     assert program.go().end().lines[-1] == "end"

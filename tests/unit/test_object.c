@@ -251,7 +251,7 @@ static void take(void)
 		return;
 	rc = object_alloc(dev0, &contexts[p.ctx], p.bytes, &p.addr);
 	if (rc < 0) {
-		CHECK(rc == -EDQUOT || rc == -ENOMEM || rc == -EBUSY);
+		CHECK(rc == -EDQUOT || rc == -ENOMEM);
 		return;
 	}
 	check_fresh(p.addr, p.bytes);

@@ -19,23 +19,38 @@ struct peer_state {
 };
 PROCESS_STATE(peer_state, state);
 
-/* All stands still: nothing is mapped or moved meanwhile. */
-static int allow_all(struct gpu_bo *owner, struct bo_device *bos)
+/* How often what is there is looked at: another thread may take away what was freed. */
+enum { LOOKS = 8 };
+
+/* All that is there now. */
+static int allow_spans(struct gpu_bo *owner, struct bo_device *bos)
 {
-	struct bo_ctx ctx = { 0 };
 	struct bo_span *spans;
 	unsigned count;
-	int rc;
+	int rc = bo_spans(bos, &spans, &count);
 
-	/* Atomic operations of two devices on host memory would not be atomic. */
-	rc = bo_gather(bos, &ctx);
-	if (rc == 0)
-		rc = bo_spans(bos, &spans, &count);
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		rc = gpu_bo_allow(owner, spans[i].addr, spans[i].bytes);
 	free(spans);
+	return rc;
+}
+
+/* All stands still: nothing is mapped or moved meanwhile. */
+static int allow_all(struct gpu_bo *owner, struct bo_device *bos)
+{
+	struct bo_ctx ctx = { 0 };
+	/* Atomic operations of two devices on host memory would not be atomic. */
+	int rc = bo_gather(bos, &ctx);
+
+	if (rc < 0)
+		return rc;
+	for (int i = 0; i < LOOKS; i++) {
+		rc = allow_spans(owner, bos);
+		if (rc != -EINVAL)
+			break;
+	}
 	return rc;
 }
 

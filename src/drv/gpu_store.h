@@ -33,7 +33,7 @@ struct gpu_chunk {
 struct gpu_store {
 	/* constant */
 	struct cuda_ord ord;
-	bool has_host; /* host memory is the driver's, and can be mapped */
+	bool has_host;               /* host memory is the driver's, and can be mapped */
 	const struct bo_host *count; /* NULL: nobody counts; set before anything is taken */
 	/* has a lock of its own */
 	struct bo_pool host; /* handles of host memory that nobody has */

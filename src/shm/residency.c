@@ -71,8 +71,7 @@ uint64_t residency_host_limit(const struct ration_region *own)
 /* What is kept is there for whoever of the tenant asks. */
 static uint64_t host_in_use(const struct ration_region *own)
 {
-	return bytes_beyond(residency_sum(own, RESIDENCY_HOST),
-			    residency_kept(own, HAMI_SLOTS));
+	return bytes_beyond(residency_sum(own, RESIDENCY_HOST), residency_kept(own, HAMI_SLOTS));
 }
 
 uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)

@@ -136,9 +136,9 @@ static void count_keep(void *arg, int64_t bytes)
 	tenant.kept_bytes += (uint64_t)bytes;
 }
 
-static const struct bo_host counted = {
-	.take = count_take, .give = count_give, .keep = count_keep
-};
+static const struct bo_host counted = { .take = count_take,
+					.give = count_give,
+					.keep = count_keep };
 
 static void start_counted(uint64_t keep_bytes)
 {

@@ -17,8 +17,11 @@
 #define GATED(sym, ...) GATED_ON(sym, true, __VA_ARGS__)
 
 /* As GATED(); what is not right (an expression of the parameters a, b, c...) is INVALID_VALUE. */
-#define GATED_ON(sym, is_right, ...)                     \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
+#define GATED_ON(sym, is_right, ...) GATED_AS(CUresult hook_##sym, sym, is_right, __VA_ARGS__)
+
+/* As that, with another head than the hook's. */
+#define GATED_AS(head, sym, is_right, ...)               \
+	head(GATED_PARAMS(__VA_ARGS__))                  \
 	{                                                \
 		uint32_t was_in;                         \
 		CUresult res;                            \
@@ -48,7 +51,9 @@
 #define WORK_WITH(sym, uses, function, call, ...) \
 	WORK_OF(sym, true, uses, function, call, __VA_ARGS__)
 
-#define WORK_OF(sym, is_right, uses, function, call, ...)                               \
+#define WORK_OF(sym, ...) WORK_AS(CUresult hook_##sym, sym, __VA_ARGS__)
+
+#define WORK_AS(head, sym, is_right, uses, function, call, ...)                         \
 	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		struct work w;                                                          \
@@ -75,7 +80,7 @@
 		work_end(&w, res);                                                      \
 		return res;                                                             \
 	}                                                                               \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	head(GATED_PARAMS(__VA_ARGS__))                                                 \
 	{                                                                               \
 		uint32_t was_in;                                                        \
 		CUresult res;                                                           \

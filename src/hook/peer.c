@@ -101,3 +101,40 @@ void peer_reach_slow(CUdeviceptr addr)
 	if (peer_allow(own, ord) == 0)
 		atomic_fetch_or(&state.s.reached_by[ord.v], bit);
 }
+
+/* Whose the memory of one side is. False where it is no device's. */
+static bool side_of(CUdeviceptr addr, struct cuda_ord own, CUcontext *out_ctx, bool *inout_is_far)
+{
+	struct object_info object;
+	CUmemorytype type;
+	struct cuda_ord ord;
+
+	if (movable_has(addr)) {
+		if (!object_find(addr, &object) || !device_ordinal(object.dev, &ord))
+			return false;
+		*out_ctx = (CUcontext)(uintptr_t)object.ctx;
+		*inout_is_far |= ord.v != own.v && !can_reach(own, ord);
+		return true;
+	}
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ==
+		       CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE &&
+	       real.cuPointerGetAttribute(out_ctx, CU_POINTER_ATTRIBUTE_CONTEXT, addr) ==
+		       CUDA_SUCCESS &&
+	       *out_ctx;
+}
+
+bool peer_crosses_slow(CUdeviceptr to, CUdeviceptr from, struct peer_sides *out_sides)
+{
+	struct peer_sides sides;
+	struct cuda_ord own;
+	bool is_far = false;
+
+	if (!(movable_has(to) || movable_has(from)) || !gpu_cuda_current_device(&own) ||
+	    !side_of(to, own, &sides.to, &is_far) || !side_of(from, own, &sides.from, &is_far) ||
+	    !is_far)
+		return false;
+	*out_sides = sides;
+	return true;
+}

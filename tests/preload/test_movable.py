@@ -159,6 +159,12 @@ def test_host_memory_has_an_end(little):
     assert little.run("spill", "fill", RATION_LOG="error").values["free"] == 64
 
 
+def test_host_memory_that_another_process_keeps_is_to_be_had(little):
+    other = little.start("spill", "keep").await_word("kept")
+    assert little.run("spill", "all", RATION_LOG="error").values["free"] == 192
+    assert other.go().end().values["host"] == 0
+
+
 def test_a_limit_above_the_card(little):
     """More than the card has is to be had, and shown."""
     little.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_HOST": "8g", "RATION_MEM": "12g"}

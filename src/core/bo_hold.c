@@ -10,6 +10,8 @@
 /* How much moves at a time: copies of one end before memory for the next is taken. */
 #define BATCH_BYTES (UINT64_C(1) << 30)
 enum { BATCH = 128 };
+/* How often it is looked whether fences are done. */
+#define LOOK_NS (100 * NSEC_PER_USEC)
 
 /* Objects that are moved together, reserved and with a reference each. */
 struct batch {
@@ -117,14 +119,35 @@ static int move_all(struct bo_device *device, enum bo_place place,
 	}
 }
 
+/* Asks for the last of what nobody has any more: who has it reserved may not be able to ask. */
+static void ask_deleted(struct bo_device *device)
+{
+	uint64_t fence = 0;
+	struct bo *bo;
+
+	bo_device_lock(device);
+	TAILQ_FOREACH(bo, &device->deleted, in_list)
+		if (bo->fence > fence)
+			fence = bo->fence;
+	bo_device_unlock(device);
+	if (fence)
+		device->ops->is_done(device->owner, fence);
+}
+
 /* What others are about to give back goes too. */
 static int end_deleted(struct bo_device *device, const struct bo_ctx *ctx)
 {
 	int64_t until_ns = ctx->no_wait ? 0 : clock_now_ns() + BO_WAIT_NS;
 
-	while (bo_reap(device))
-		if (!wait_for_some(device, until_ns))
+	while (bo_reap(device)) {
+		int64_t now_ns = clock_now_ns();
+
+		if (now_ns >= until_ns)
 			return -EBUSY;
+		ask_deleted(device);
+		/* A fence that is done wakes nobody. */
+		wait_for_some(device, now_ns + LOOK_NS);
+	}
 	return 0;
 }
 

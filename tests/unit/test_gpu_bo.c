@@ -116,12 +116,56 @@ static void fresh_memory_is_taken_and_mapped_in_one_pass(void)
 	gate_open();
 }
 
+static void *shut_it(void *arg)
+{
+	_Atomic unsigned *is_shut = arg;
+
+	CHECK_EQ(gate_close(NSEC_PER_SEC), 0);
+	atomic_store(is_shut, 1);
+	while (atomic_load(is_shut) == 1)
+		clock_sleep_ns(NSEC_PER_MSEC);
+	gate_open();
+	return NULL;
+}
+
+/* Who suspends waits for who gives memory back: that one must not wait at the gate. */
+static void who_ends_objects_does_not_wait_at_the_gate(void)
+{
+	static _Atomic unsigned is_shut;
+	pthread_t thread;
+	struct bo bo;
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	moving_make(&bo, 0, GRAIN, BO_VRAM);
+	CHECK_EQ(pthread_create(&thread, NULL, shut_it, &is_shut), 0);
+	while (!atomic_load(&is_shut))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	/* Work that is not known to be done. */
+	bo_add_fence(&bo, epoch_open());
+	bo_put(&bo);
+	CHECK(bo_reap(&gpu.device));
+	atomic_store(&is_shut, 2);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	while (bo_reap(&gpu.device))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	moving_make(&bo, 0, GRAIN, BO_VRAM);
+	atomic_store(&is_shut, 0);
+	CHECK_EQ(pthread_create(&thread, NULL, shut_it, &is_shut), 0);
+	while (!atomic_load(&is_shut))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	bo_put(&bo);
+	CHECK(!bo_reap(&gpu.device));
+	atomic_store(&is_shut, 2);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(bytes_move_with_the_object),
 		fresh_test(a_second_suspension_pins_nothing),
 		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
+		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};
 
 	return cmocka_run_group_tests_name("gpu_bo", tests, NULL, NULL);

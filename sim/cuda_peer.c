@@ -2,6 +2,7 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "cuda_range.h"
+#include "machine.h"
 
 /* Starts a call about two devices. */
 static CUresult begin(enum cuda_id id, const void *out, CUdevice dev, CUdevice peer)
@@ -23,7 +24,7 @@ CUresult cuDeviceCanAccessPeer(int *out_can, CUdevice dev, CUdevice peer)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	*out_can = dev != peer;
+	*out_can = dev != peer && machine_has_peers();
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
@@ -38,7 +39,7 @@ CUresult cuDeviceGetP2PAttribute(int *out_value, CUdevice_P2PAttribute attribute
 		return cuda_call_end(CUDA_ERROR_INVALID_DEVICE);
 	switch ((int)attribute) {
 	case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-		*out_value = 1;
+		*out_value = machine_has_peers();
 		break;
 	case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
 	case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
@@ -72,7 +73,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return res;
 	if (flags)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	if (peer->dev == ctx->dev)
+	if (peer->dev == ctx->dev || !machine_has_peers())
 		return cuda_call_end(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 	if (ctx->peers >> peer->dev & 1)
 		return cuda_call_end(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

@@ -187,8 +187,11 @@ static CUresult check_access(const CUmemAccessDesc *desc, const struct cuda_rang
 	}
 	switch ((int)desc->location.type) {
 	case CU_MEM_LOCATION_TYPE_DEVICE:
-		return cuda_device_is_valid(desc->location.id) ? CUDA_SUCCESS :
-								 CUDA_ERROR_INVALID_DEVICE;
+		if (!cuda_device_is_valid(desc->location.id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		return range->dev < 0 || range->dev == desc->location.id || machine_has_peers() ?
+			       CUDA_SUCCESS :
+			       CUDA_ERROR_INVALID_DEVICE;
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 		return range->dev < 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -464,6 +464,11 @@ int machine_cards(void)
 	return machine_self()->file ? (int)known.config.count : 0;
 }
 
+bool machine_has_peers(void)
+{
+	return !known.config.has_no_peers;
+}
+
 int machine_count(void)
 {
 	return machine_self()->file ? (int)known.config.devices : 0;

@@ -59,6 +59,9 @@ int machine_open(void);
 /* Number of cards; 0 before machine_open() and in a fork child before its own. */
 int machine_cards(void);
 
+/* False where no device reaches the memory of another. */
+bool machine_has_peers(void);
+
 /* Number of devices: the cards, and behind them the slices of those that are divided, in order. */
 int machine_count(void);
 

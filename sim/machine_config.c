@@ -126,6 +126,17 @@ static int set_start(struct machine_config *config, unsigned i, struct text valu
 	return parse_number(value, 0, 10000, &config->start_ms);
 }
 
+static int set_p2p(struct machine_config *config, unsigned i, struct text value)
+{
+	bool is_yes = value.len == 3 && !memcmp(value.at, "yes", 3);
+
+	(void)i;
+	if (!is_yes && (value.len != 2 || memcmp(value.at, "no", 2)))
+		return -EINVAL;
+	config->has_no_peers = !is_yes;
+	return 0;
+}
+
 static int set_mem(struct machine_config *config, unsigned i, struct text value)
 {
 	return parse_size(value, MIB, &config->device[i].memory_bytes);
@@ -271,6 +282,7 @@ static const struct key keys[] = {
 	{ "pids", set_pids, true,
 	  "same or host: whose pids NVML's lists show; bare: without bytes" },
 	{ "start", set_start, true, "milliseconds that a context takes, from 0 to 10000" },
+	{ "p2p", set_p2p, true, "yes or no" },
 	{ "seed", set_seed, true, "any text; UUIDs and serial numbers follow from it" },
 	{ "mem", set_mem, false, RIGHT_SIZE ", at least 1m" },
 	{ "reserved", set_reserved, false, RIGHT_SIZE ", or 0" },

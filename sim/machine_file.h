@@ -25,7 +25,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 5,
+	MACHINE_LAYOUT = 6,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
@@ -82,6 +82,8 @@ struct machine_config {
 	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
 	uint32_t start_ms;      /* that making a context takes */
 	uint32_t has_bare_rows; /* NVML lists processes without what they hold */
+	uint32_t has_no_peers;  /* no device reaches another's memory */
+	uint32_t pad;
 	char driver_version[32];
 	struct machine_device device[MACHINE_DEVICES];
 };

@@ -184,7 +184,8 @@ struct ration_residency {
 	uint64_t moved_bytes;  /* by exchanges of memory, since its start */
 	uint32_t is_suspended; /* 1: all that may leave has left, and its work is held */
 	int32_t suspend_rc;    /* why it could not leave: -errno; 0 = nothing failed */
-	uint64_t reserved[5];
+	uint64_t kept_bytes; /* of host_bytes, what is at hand for the next and has nothing in it */
+	uint64_t reserved[4];
 };
 
 /* What is asked of a tenant. */
@@ -214,7 +215,10 @@ struct ration_region {
 	uint32_t suspend_want; /* enum ration_suspend; atomic, whoever steers the tenant */
 	/* Raised by who finds no room: what was freed and is kept at hand goes back. Atomic. */
 	uint32_t room_wanted;
-	uint64_t reserved[30];
+	/* Likewise, of who finds no room in host memory. */
+	uint32_t host_wanted;
+	uint32_t resumes; /* raised by who resumes all, those too that a signal has suspended */
+	uint64_t reserved[29];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];

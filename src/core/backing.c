@@ -67,24 +67,68 @@ static int enter(struct backing_device *device, enum bo_place place, uint64_t by
 	return residency_add(b->own, b->slot, at, bytes, most_bytes);
 }
 
+static int take_host(void *arg, uint64_t bytes)
+{
+	struct backing_device *device = arg;
+	const struct backing_bounds *b = &device->bounds;
+
+	if (enter(device, BO_SYSTEM, bytes, bound(device, BO_SYSTEM)) == 0)
+		return 0;
+	/* It may be had later: others of the tenant, and other devices, may keep some. */
+	if (residency_kept(b->own, HAMI_SLOTS))
+		__atomic_fetch_add(&b->own->host_wanted, 1, __ATOMIC_RELEASE);
+	return -ENOSPC;
+}
+
+static void give_host(void *arg, uint64_t bytes)
+{
+	struct backing_device *device = arg;
+
+	residency_sub(device->bounds.own, device->bounds.slot, RESIDENCY_HOST, bytes);
+}
+
+static void keep_host(void *arg, int64_t bytes)
+{
+	struct backing_device *device = arg;
+
+	residency_keep(device->bounds.own, device->bounds.slot, bytes);
+}
+
+/* Before memory is taken in a place. Where the owner keeps host memory it asks itself. */
+static int add(struct backing_device *device, const struct bo *bo, enum bo_place place)
+{
+	/* From host memory to host memory it stays the same. */
+	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
+
+	if (is_host(place) && device->below->set_host)
+		return 0;
+	return enter(device, place, bo->bytes, most);
+}
+
+/* Of what was added. */
+static void sub(struct backing_device *device, enum bo_place place, uint64_t bytes)
+{
+	const struct backing_bounds *b = &device->bounds;
+
+	if (!is_host(place) || !device->below->set_host)
+		residency_sub(b->own, b->slot, residency_place(device, place), bytes);
+}
+
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		 struct bo_memory *out_memory)
 {
 	struct backing_device *device = owner;
-	const struct backing_bounds *b = &device->bounds;
-	int at = residency_place(device, place), rc;
-	/* From host memory to host memory it stays the same. */
-	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
+	int rc;
 
-	if (enter(device, place, bo->bytes, most) < 0)
+	if (add(device, bo, place) < 0)
 		return -ENOSPC;
 	charge_begin();
 	rc = device->below->alloc(device->owner, bo, place, out_memory);
 	if (rc == 0) {
-		residency_add(b->own, b->slot, at, out_memory->bytes - bo->bytes, UINT64_MAX);
+		sub(device, place, bo->bytes - out_memory->bytes);
 		count(device, place, (int64_t)out_memory->bytes);
 	} else {
-		residency_sub(b->own, b->slot, at, bo->bytes);
+		sub(device, place, bo->bytes);
 	}
 	charge_over();
 	return rc;
@@ -93,12 +137,11 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 static void free_memory(void *owner, enum bo_place place, struct bo_memory memory)
 {
 	struct backing_device *device = owner;
-	const struct backing_bounds *b = &device->bounds;
 
 	charge_begin();
 	device->below->free(device->owner, place, memory);
 	count(device, place, -(int64_t)memory.bytes);
-	residency_sub(b->own, b->slot, residency_place(device, place), memory.bytes);
+	sub(device, place, memory.bytes);
 	charge_over();
 }
 
@@ -180,7 +223,12 @@ void backing_init(struct backing_device *device, struct dev dev,
 		.evict_to = evict_to,
 		.destroy = destroy,
 	};
+	device->host = (struct bo_host){
+		.arg = device, .take = take_host, .give = give_host, .keep = keep_host
+	};
 	bo_device_init(&device->bo, &device->ops, device);
+	if (below->set_host)
+		below->set_host(owner, &device->host);
 }
 
 /* Memory for one object. Nobody else knows it yet, so that its reservation is had at once. */
@@ -296,6 +344,12 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 	quota_settle(device->dev);
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));
+}
+
+void backing_trim(struct backing_device *device)
+{
+	if (device->below->trim)
+		device->below->trim(device->owner);
 }
 
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "core/bo.h"
+#include "core/bo_host.h"
 #include "core/device.h"
 #include "core/heat.h"
 
@@ -29,6 +30,7 @@ struct backing_device {
 	struct dev dev;
 	struct backing_bounds bounds;
 	struct bo_ops ops;          /* ours, which call those below */
+	struct bo_host host;        /* counts host memory, where the owner keeps some */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
 	_Atomic uint64_t ended; /* buffer objects so far; atomic */
@@ -90,3 +92,6 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place);
  */
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes);
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes);
+
+/* Host memory that the owner keeps at hand goes back: somebody wants it. */
+void backing_trim(struct backing_device *device);

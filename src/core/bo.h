@@ -35,6 +35,7 @@ struct bo_memory {
 
 struct bo;
 struct bo_device;
+struct bo_host;
 struct bo_ticket;
 struct bo_bulk;
 
@@ -83,6 +84,13 @@ struct bo_ops {
 	 */
 	const struct bo_placement *(*evict_to)(void *owner, const struct bo *bo,
 					       enum bo_place place);
+	/*
+	 * From now on, before anything is taken, `host` counts what there is of host memory, that
+	 * which is kept at hand too; it is kept. May be NULL: the owner keeps none.
+	 */
+	void (*set_host)(void *owner, const struct bo_host *host);
+	/* Gives host memory back that is kept at hand. May be NULL. */
+	void (*trim)(void *owner);
 	/* Nobody has the object any more and its memory is given back. It is the owner's again. */
 	void (*destroy)(void *owner, struct bo *bo);
 };

@@ -9,7 +9,9 @@
 
 /* How much moves at a time: copies of one end before memory for the next is taken. */
 #define BATCH_BYTES (UINT64_C(1) << 30)
-enum { BATCH = 64 };
+enum { BATCH = 128 };
+/* How often it is looked whether fences are done. */
+#define LOOK_NS (100 * NSEC_PER_USEC)
 
 /* Objects that are moved together, reserved and with a reference each. */
 struct batch {
@@ -29,6 +31,16 @@ static bool get_unless_deleted(struct bo *bo)
 	return refs > 0;
 }
 
+/* By address: what lies side by side is mapped together. */
+static void put_in(struct batch *batch, struct bo *bo)
+{
+	unsigned at = batch->count++;
+
+	for (; at > 0 && batch->objects[at - 1]->addr > bo->addr; at--)
+		batch->objects[at] = batch->objects[at - 1];
+	batch->objects[at] = bo;
+}
+
 /* With the mutex. */
 static void pick(struct batch *batch, struct bo *bo)
 {
@@ -37,7 +49,7 @@ static void pick(struct batch *batch, struct bo *bo)
 		return;
 	}
 	if (get_unless_deleted(bo))
-		batch->objects[batch->count++] = bo;
+		put_in(batch, bo);
 	else
 		bo_reserve_end(bo);
 }
@@ -107,13 +119,47 @@ static int move_all(struct bo_device *device, enum bo_place place,
 	}
 }
 
+/* Asks for the last of what nobody has any more: who has it reserved may not be able to ask. */
+static void ask_deleted(struct bo_device *device)
+{
+	uint64_t fence = 0;
+	struct bo *bo;
+
+	bo_device_lock(device);
+	TAILQ_FOREACH(bo, &device->deleted, in_list)
+		if (bo->fence > fence)
+			fence = bo->fence;
+	bo_device_unlock(device);
+	if (fence)
+		device->ops->is_done(device->owner, fence);
+}
+
+/* What others are about to give back goes too. */
+static int end_deleted(struct bo_device *device, const struct bo_ctx *ctx)
+{
+	int64_t until_ns = ctx->no_wait ? 0 : clock_now_ns() + BO_WAIT_NS;
+
+	while (bo_reap(device)) {
+		int64_t now_ns = clock_now_ns();
+
+		if (now_ns >= until_ns)
+			return -EBUSY;
+		ask_deleted(device);
+		/* A fence that is done wakes nobody. */
+		wait_for_some(device, now_ns + LOOK_NS);
+	}
+	return 0;
+}
+
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
 {
 	static const struct bo_want wants[] = { { .place = BO_SYSTEM } };
 	static const struct bo_placement away = { wants, 1 };
+	int rc;
 
 	bo_reap(device);
-	return move_all(device, BO_VRAM, &away, ctx);
+	rc = move_all(device, BO_VRAM, &away, ctx);
+	return rc < 0 ? rc : end_deleted(device, ctx);
 }
 
 /* Nothing is evicted for it: what goes from one place for another would never end. */

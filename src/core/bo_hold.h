@@ -11,8 +11,9 @@
 
 /*
  * Moves all objects from device memory to BO_SYSTEM, but for pinned ones; what nobody has any more
- * is given back. 0 when none is left there; else why one is, and what went stays where it went:
- * -EBUSY when somebody has it, -ENOMEM when host memory is out, or the error of its move.
+ * is given back, also by threads that were at it. 0 when none is left there; else why one is, and
+ * what went stays where it went: -EBUSY when somebody has it or its fence is not done, -ENOMEM when
+ * host memory is out, or the error of its move.
  */
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
 

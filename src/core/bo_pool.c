@@ -5,22 +5,18 @@
 #include <stdlib.h>
 
 struct bo_pool_entry {
-	TAILQ_ENTRY(bo_pool_entry) in_list;
-	uint64_t handle;
+	TAILQ_ENTRY(bo_pool_entry) in_size, in_all;
+	uint64_t handle, bytes;
 	uint64_t round; /* in which it was given */
 };
-
-#define MIB UINT64_C(1048576)
-
-/* Ascending. */
-static const uint64_t class_bytes[BO_POOL_CLASSES] = { 2 * MIB, 32 * MIB, 64 * MIB, 512 * MIB };
 
 void bo_pool_init(struct bo_pool *pool, uint64_t bound_bytes)
 {
 	*pool = (struct bo_pool){ .bound_bytes = bound_bytes };
 	pthread_mutex_init(&pool->mutex, NULL);
-	for (unsigned i = 0; i < BO_POOL_CLASSES; i++)
-		TAILQ_INIT(&pool->lists[i]);
+	for (unsigned i = 0; i < BO_POOL_SIZES; i++)
+		TAILQ_INIT(&pool->sizes[i]);
+	TAILQ_INIT(&pool->all);
 }
 
 void bo_pool_fini(struct bo_pool *pool)
@@ -28,22 +24,22 @@ void bo_pool_fini(struct bo_pool *pool)
 	pthread_mutex_destroy(&pool->mutex);
 }
 
-uint64_t bo_pool_class_bytes(uint64_t bytes)
-{
-	unsigned i = BO_POOL_CLASSES - 1;
-
-	while (i > 0 && class_bytes[i] > bytes)
-		i--;
-	return class_bytes[i];
-}
-
-/* NULL: no class has this size. */
+/* NULL: nothing of this size is kept. */
 static struct bo_pool_list *list_of(struct bo_pool *pool, uint64_t bytes)
 {
-	for (unsigned i = 0; i < BO_POOL_CLASSES; i++)
-		if (class_bytes[i] == bytes)
-			return &pool->lists[i];
-	return NULL;
+	uint64_t grains = bytes / BO_POOL_GRAIN_BYTES;
+
+	if (bytes % BO_POOL_GRAIN_BYTES || !grains || grains > BO_POOL_SIZES)
+		return NULL;
+	return &pool->sizes[grains - 1];
+}
+
+/* With the mutex. */
+static void remove_entry(struct bo_pool *pool, struct bo_pool_entry *entry)
+{
+	TAILQ_REMOVE(list_of(pool, entry->bytes), entry, in_size);
+	TAILQ_REMOVE(&pool->all, entry, in_all);
+	pool->kept_bytes -= entry->bytes;
 }
 
 bool bo_pool_take(struct bo_pool *pool, uint64_t bytes, uint64_t *out_handle)
@@ -55,10 +51,8 @@ bool bo_pool_take(struct bo_pool *pool, uint64_t bytes, uint64_t *out_handle)
 		return false;
 	pthread_mutex_lock(&pool->mutex);
 	entry = TAILQ_FIRST(list);
-	if (entry) {
-		TAILQ_REMOVE(list, entry, in_list);
-		pool->kept_bytes -= bytes;
-	}
+	if (entry)
+		remove_entry(pool, entry);
 	pthread_mutex_unlock(&pool->mutex);
 	if (!entry)
 		return false;
@@ -79,9 +73,11 @@ bool bo_pool_give(struct bo_pool *pool, uint64_t bytes, uint64_t handle)
 	has_room = bytes <= bytes_beyond(pool->bound_bytes, pool->kept_bytes);
 	if (has_room) {
 		entry->handle = handle;
+		entry->bytes = bytes;
 		entry->round = pool->round;
 		pool->kept_bytes += bytes;
-		TAILQ_INSERT_HEAD(list, entry, in_list);
+		TAILQ_INSERT_HEAD(list, entry, in_size);
+		TAILQ_INSERT_HEAD(&pool->all, entry, in_all);
 	}
 	pthread_mutex_unlock(&pool->mutex);
 	if (!has_room)
@@ -96,23 +92,6 @@ void bo_pool_set_bound(struct bo_pool *pool, uint64_t bound_bytes)
 	pthread_mutex_unlock(&pool->mutex);
 }
 
-/* The class whose oldest entry is the oldest, of equal ones the largest; -1: all are empty. */
-static int oldest_class(const struct bo_pool *pool)
-{
-	uint64_t oldest_round = UINT64_MAX;
-	int oldest = -1;
-
-	for (int i = BO_POOL_CLASSES - 1; i >= 0; i--) {
-		const struct bo_pool_entry *entry = TAILQ_LAST(&pool->lists[i], bo_pool_list);
-
-		if (entry && entry->round < oldest_round) {
-			oldest_round = entry->round;
-			oldest = i;
-		}
-	}
-	return oldest;
-}
-
 /*
  * Takes out, oldest first, while more than keep_bytes are kept and what is oldest was given before
  * `before_round`. With the mutex.
@@ -123,15 +102,12 @@ static unsigned take_out(struct bo_pool *pool, uint64_t keep_bytes, uint64_t bef
 	unsigned count = 0;
 
 	while (count < room && pool->kept_bytes > keep_bytes) {
-		int oldest = oldest_class(pool);
-		struct bo_pool_entry *entry = TAILQ_LAST(&pool->lists[oldest], bo_pool_list);
+		struct bo_pool_entry *entry = TAILQ_LAST(&pool->all, bo_pool_list);
 
 		if (entry->round >= before_round)
 			break;
-		TAILQ_REMOVE(&pool->lists[oldest], entry, in_list);
-		pool->kept_bytes -= class_bytes[oldest];
-		out_handles[count].handle = entry->handle;
-		out_handles[count++].bytes = class_bytes[oldest];
+		remove_entry(pool, entry);
+		out_handles[count++] = (struct bo_pool_handle){ entry->handle, entry->bytes };
 		free(entry);
 	}
 	return count;

@@ -137,13 +137,16 @@ static bool is_inside(uint32_t was_in, uint32_t tid)
 	       atomic_load_explicit(&gate_cell->tid, memory_order_relaxed) == tid;
 }
 
-uint32_t gate_enter_slow(uint32_t was_in)
+/* True inside, with what gate_enter() says; false when it is shut and the thread does not wait. */
+static bool pass(uint32_t was_in, bool waits, uint32_t *out_was_in)
 {
 	uint32_t tid = (uint32_t)sys_gettid();
+	bool is_in = false;
 	int saved = errno;
 
+	*out_was_in = was_in | 1;
 	if (is_inside(was_in, tid))
-		return was_in | 1;
+		return true;
 	/* Out again: what it said before it came, or of another thread's cell nothing. */
 	atomic_store_explicit(&gate_cell->in, was_in & ~1u, memory_order_release);
 	process_check();
@@ -153,16 +156,34 @@ uint32_t gate_enter_slow(uint32_t was_in)
 		pthread_mutex_lock(&state.s.mutex);
 		set_up();
 		own_cell(tid);
-		if (!state.s.closer || state.s.closer == tid) {
-			was_in = go_in();
-			pthread_mutex_unlock(&state.s.mutex);
-			break;
-		}
+		is_in = !state.s.closer || state.s.closer == tid;
+		if (is_in)
+			*out_was_in = go_in();
 		pthread_mutex_unlock(&state.s.mutex);
+		if (is_in || !waits)
+			break;
 		sys_futex_wait(&state.s.is_closed, 1, HOLD_NAP_NS);
 	}
 	errno = saved;
+	return is_in;
+}
+
+uint32_t gate_enter_slow(uint32_t was_in)
+{
+	pass(was_in, true, &was_in);
 	return was_in;
+}
+
+bool gate_enter_now(uint32_t *out_was_in)
+{
+	struct gate_cell *cell = gate_cell;
+	uint32_t was_in = atomic_load_explicit(&cell->in, memory_order_relaxed);
+
+	atomic_store_explicit(&cell->in, was_in | 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	*out_was_in = was_in;
+	return atomic_load_explicit(&cell->open, memory_order_acquire) ||
+	       pass(was_in, false, out_was_in);
 }
 
 void gate_leave_slow(uint32_t was_in)

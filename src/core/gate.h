@@ -61,6 +61,12 @@ static inline uint32_t gate_enter(void)
 }
 
 /*
+ * As gate_enter(), but false, and the thread is outside, when another has the gate shut: for who
+ * holds what that one may wait for.
+ */
+bool gate_enter_now(uint32_t *out_was_in);
+
+/*
  * As gate_enter() where nothing is unusual and nobody watches: true, and *out_was_in is what it
  * would have returned. Else false and nothing is done.
  */

@@ -154,18 +154,25 @@ static bool are_others(const struct object_device *d)
 	       __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
 }
 
+/* True when host memory that others keep may be what is missing: they have been asked for it. */
+static bool wants_host(const struct backing_bounds *b)
+{
+	return b->may_spill && residency_kept(b->own, b->slot) > 0;
+}
+
 /*
  * Has the tenant's other processes give back what they keep at hand, and waits a moment for that.
  */
 static void ask_others(struct object_device *d, uint64_t bytes)
 {
+	const struct backing_bounds *b = &d->backing.bounds;
 	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;
 
 	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
-	if (!are_others(d))
+	if (!are_others(d) && !wants_host(b))
 		return;
-	__atomic_fetch_add(&d->backing.bounds.own->room_wanted, 1, __ATOMIC_RELEASE);
-	while (quota_left(d->dev) < bytes && clock_now_ns() < until_ns)
+	__atomic_fetch_add(&b->own->room_wanted, 1, __ATOMIC_RELEASE);
+	while ((quota_left(d->dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns)
 		clock_sleep_ns(OTHERS_NAP_NS);
 }
 
@@ -388,6 +395,10 @@ static bool tick(struct object_device *d)
 	d->ticked_frees = d->frees;
 	d->room_wanted = wanted;
 	pthread_mutex_unlock(&d->mutex);
+	wanted = __atomic_load_n(&d->backing.bounds.own->host_wanted, __ATOMIC_ACQUIRE);
+	if (d->host_wanted != wanted)
+		backing_trim(&d->backing);
+	d->host_wanted = wanted;
 	poll_small(d, ask_done(d));
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
 	backing_reap(&d->backing);

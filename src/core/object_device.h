@@ -58,6 +58,7 @@ struct object_device {
 	uint64_t known_done;          /* up to which fence all was done, when asked last */
 	uint64_t frees, ticked_frees; /* so far, and at the last round of the worker */
 	uint32_t room_wanted;         /* the region's word, as seen then */
+	uint32_t host_wanted;         /* likewise; the worker's alone */
 };
 
 /* Starts: fork children begin with nothing. */

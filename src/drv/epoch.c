@@ -79,30 +79,42 @@ static void end_open(void)
 	state.s.count++;
 }
 
+static bool is_all_done(void)
+{
+	return atomic_load(&state.s.asked) <= atomic_load(&state.s.done);
+}
+
+/* Inside the gate: asks the driver. */
+static void ask(void)
+{
+	if (!turn_take(&state.s.turn, TURN_WAIT_NS))
+		return;
+	poll();
+	if (state.s.count < UNDER_WAY &&
+	    (!state.s.count ||
+	     state.s.ended[state.s.count - 1].number < atomic_load(&state.s.asked))) {
+		end_open();
+		poll();
+	}
+	turn_give(&state.s.turn);
+}
+
 uint64_t epoch_done(void)
 {
-	uint32_t was_in;
-
-	if (atomic_load(&state.s.asked) <= atomic_load(&state.s.done))
-		return atomic_load(&state.s.done);
-	was_in = gate_enter();
-	if (turn_take(&state.s.turn, TURN_WAIT_NS)) {
-		poll();
-		if (state.s.count < UNDER_WAY &&
-		    (!state.s.count ||
-		     state.s.ended[state.s.count - 1].number < atomic_load(&state.s.asked))) {
-			end_open();
-			poll();
-		}
-		turn_give(&state.s.turn);
-	}
-	gate_leave(was_in);
+	if (!is_all_done())
+		GATE_CALL((ask(), 0));
 	return atomic_load(&state.s.done);
 }
 
 bool epoch_is_done(uint64_t epoch)
 {
-	return epoch <= atomic_load(&state.s.done) || epoch <= epoch_done();
+	uint32_t was_in;
+
+	if (epoch > atomic_load(&state.s.done) && !is_all_done() && gate_enter_now(&was_in)) {
+		ask();
+		gate_leave(was_in);
+	}
+	return epoch <= atomic_load(&state.s.done);
 }
 
 int epoch_wait(uint64_t epoch, int64_t until_ns)

@@ -25,7 +25,10 @@ uint64_t epoch_open(void);
  */
 uint64_t epoch_done(void);
 
-/* True when this epoch is done; asks only where that is not known. */
+/*
+ * True when this epoch is done; asks only where that is not known, and never waits for a gate that
+ * another has shut: then it is not done yet as far as that is known.
+ */
 bool epoch_is_done(uint64_t epoch);
 
 /* Waits for it until `until_ns` (clock_now_ns()). 0 or -EBUSY. */

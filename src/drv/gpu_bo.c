@@ -17,7 +17,7 @@ enum { FRESH_STEPS = 16 };
 static const struct gpu_bo_setup usual = {
 	.still = GPU_STILL_MOVE_WAITS,
 	.copy_ns = 10 * NSEC_PER_SEC,
-	.keep_bytes = UINT64_C(1) << 30,
+	.keep_bytes = UINT64_MAX,
 };
 
 struct gpu_bo {
@@ -111,15 +111,50 @@ static int take_in(struct gpu_bo *o, enum bo_place place, uint64_t bytes,
 	enum gpu_vmm_kind kind = place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST;
 	int rc = gpu_store_take(&o->store, kind, bytes, out_chunk);
 
-	return rc < 0 && place == BO_SYSTEM ? gpu_store_take_pages(bytes, out_chunk) : rc;
+	return rc < 0 && place == BO_SYSTEM ? gpu_store_take_pages(&o->store, bytes, out_chunk) :
+					      rc;
 }
 
+/*
+ * Fresh memory that the thread has in hand: it stays inside the gate until that is mapped or given
+ * back, so that who has shut the gate finds none. Nothing is waited for meanwhile.
+ */
+static __thread struct {
+	unsigned count;
+	uint32_t was_in; /* for gate_leave() */
+} in_hand __attribute__((tls_model("initial-exec")));
+
+static void keep_inside(struct gpu_chunk *chunk, uint32_t was_in)
+{
+	chunk->is_fresh = true;
+	if (in_hand.count++ == 0)
+		in_hand.was_in = was_in;
+	else
+		gate_leave(was_in);
+}
+
+static void let_out(void)
+{
+	if (--in_hand.count == 0)
+		gate_leave(in_hand.was_in);
+}
+
+/* Who is held gets nothing new. To move what is there needs no gate, and must not wait. */
 static int take(struct gpu_bo *o, const struct bo *bo, enum bo_place place,
 		struct gpu_chunk **out_chunk)
 {
-	/* Who is held gets nothing new. To move what is there needs no gate, and must not wait. */
-	return bo->place == BO_NONE ? GATE_CALL(take_in(o, place, bo->bytes, out_chunk)) :
-				      take_in(o, place, bo->bytes, out_chunk);
+	uint32_t was_in;
+	int rc;
+
+	if (bo->place != BO_NONE)
+		return take_in(o, place, bo->bytes, out_chunk);
+	was_in = gate_enter();
+	rc = take_in(o, place, bo->bytes, out_chunk);
+	if (rc == 0)
+		keep_inside(*out_chunk, was_in);
+	else
+		gate_leave(was_in);
+	return rc;
 }
 
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,
@@ -148,16 +183,24 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 static void free_memory(void *owner, enum bo_place place, struct bo_memory memory)
 {
 	struct gpu_bo *o = owner;
+	struct gpu_chunk *chunk = chunk_of(memory);
+	bool is_fresh = chunk->is_fresh;
 
 	(void)place;
-	gpu_store_give(&o->store, chunk_of(memory));
+	if (is_fresh)
+		chunk->is_fresh = false;
+	gpu_store_give(&o->store, chunk);
+	if (is_fresh)
+		let_out();
 }
 
-/* Maps memory where nothing is, or takes away what is there: no work uses the addresses. */
+/*
+ * Maps memory where nothing is, inside the gate since it was taken; or takes away what is there,
+ * which no work can use any more and nobody has: for that a suspension waits, so it waits for none.
+ */
 static void place(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 {
 	struct gpu_remap steps[FRESH_STEPS];
-	uint32_t was_in = gate_enter();
 	unsigned n;
 
 	for (unsigned i = 0; i < count; i++)
@@ -171,9 +214,13 @@ static void place(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 			gpu_remap_place(&o->access, &steps[i], n);
 		}
 	}
-	gate_leave(was_in);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		moves[i].rc = steps[i].rc;
+		if (steps[i].rc == 0 && steps[i].to && steps[i].to->is_fresh) {
+			steps[i].to->is_fresh = false;
+			let_out();
+		}
+	}
 }
 
 static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
@@ -249,6 +296,18 @@ static const struct bo_placement *evict_to(void *owner, const struct bo *bo, enu
 	return &gtt;
 }
 
+static void set_host(void *owner, const struct bo_host *host)
+{
+	struct gpu_bo *o = owner;
+
+	gpu_store_count(&o->store, host);
+}
+
+static void trim(void *owner)
+{
+	gpu_bo_trim(owner, 0);
+}
+
 const struct bo_ops gpu_bo_ops = {
 	.alloc = alloc,
 	.free = free_memory,
@@ -257,6 +316,8 @@ const struct bo_ops gpu_bo_ops = {
 	.wait = wait_for,
 	.is_valuable = is_valuable,
 	.evict_to = evict_to,
+	.set_host = set_host,
+	.trim = trim,
 };
 
 int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer)

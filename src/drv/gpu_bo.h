@@ -12,8 +12,9 @@
  * has succeeded. What fails is undone; an object for which that fails too is lost to the process,
  * which is said in one line. -EBUSY and -EAGAIN: not now.
  *
- * Thread safe. Fresh memory, and what goes to BO_NONE, waits at the gate like any call of the
- * program's; an exchange never does, since who wants to move may hold what another waits for.
+ * Thread safe. Fresh memory waits at the gate like any call of the program's, before it is taken,
+ * and who has it stays inside until it is mapped or given back. An exchange never waits there,
+ * since who wants to move may hold what another waits for; nor does what goes to BO_NONE.
  */
 #pragma once
 
@@ -32,7 +33,7 @@ struct gpu_bo; /* the objects of one device: the owner of core/bo.h */
 struct gpu_bo_setup {
 	struct gpu_still_waits still; /* of a move */
 	int64_t copy_ns;              /* that the copies of one move may take */
-	uint64_t keep_bytes;          /* of host memory that no object has any more */
+	uint64_t keep_bytes;          /* of host memory that no object has any more, at most */
 };
 
 /* Starts, with fences and epochs, before there is a context: fork children begin with nothing. */

@@ -6,6 +6,7 @@
 #include "base/turn.h"
 #include "core/gate.h"
 #include "drv/capture.h"
+#include "drv/fence_context.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "drv/status.h"
@@ -13,39 +14,10 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/queue.h>
 
 #define TURN_WAIT_NS (10 * NSEC_PER_MSEC)
 /* For what must be noted: nobody has the turn for longer than some driver calls take. */
 #define NOTE_WAIT_NS (5 * NSEC_PER_SEC)
-
-struct context;
-
-struct gpu_fence_event {
-	CUevent event;
-	struct context *context; /* NULL: it is gone, and so is the event */
-	LIST_ENTRY(gpu_fence_event) in_context;
-	SLIST_ENTRY(gpu_fence_event) in_pool; /* of its context, while no fence has it */
-	struct gpu_fence_event *next;         /* in its fence */
-};
-
-struct stream {
-	CUstream stream;
-	LIST_ENTRY(stream) link;
-};
-
-struct context {
-	CUcontext ctx;
-	struct cuda_ord ord;
-	uint64_t serial;
-	bool is_primary;
-	bool is_ending;  /* the driver may be at it */
-	CUstream keeper; /* of ours, before 12.5: waits for what streams did that are gone */
-	LIST_HEAD(, stream) streams;         /* non-blocking ones, where events are put into each */
-	LIST_HEAD(, gpu_fence_event) events; /* all of it */
-	SLIST_HEAD(, gpu_fence_event) free_ones; /* of these */
-	LIST_ENTRY(context) link;
-};
 
 struct gpu_fence_state {
 	struct turn turn;
@@ -54,7 +26,7 @@ struct gpu_fence_state {
 	/* the turn */
 	bool is_blind; /* atomic: something could not be noted */
 	uint64_t serials;
-	LIST_HEAD(, context) contexts;
+	struct fence_context_list contexts;
 };
 PROCESS_STATE(gpu_fence_state, state);
 
@@ -89,72 +61,20 @@ static bool note(void)
 	return false;
 }
 
-/* The turn. */
-static struct context *find(CUcontext ctx)
-{
-	struct context *c;
-
-	LIST_FOREACH(c, &state.s.contexts, link)
-		if (c->ctx == ctx)
-			return c;
-	return NULL;
-}
-
-/* The turn: a context that is gone, with its events and streams. */
-static void forget(struct context *c)
-{
-	struct gpu_fence_event *event, *next_event;
-	struct stream *s, *next_stream;
-
-	for (event = LIST_FIRST(&c->events); event; event = next_event) {
-		next_event = LIST_NEXT(event, in_context);
-		event->context = NULL;
-	}
-	while ((event = SLIST_FIRST(&c->free_ones))) {
-		SLIST_REMOVE_HEAD(&c->free_ones, in_pool);
-		free(event);
-	}
-	for (s = LIST_FIRST(&c->streams); s; s = next_stream) {
-		next_stream = LIST_NEXT(s, link);
-		free(s);
-	}
-	LIST_REMOVE(c, link);
-	free(c);
-}
-
-/* The turn. */
-static void enter(CUcontext ctx, struct cuda_ord ord, bool is_primary)
-{
-	struct context *c = calloc(1, sizeof(*c));
-
-	if (!c) {
-		go_blind("a context");
-		return;
-	}
-	c->ctx = ctx;
-	c->ord = ord;
-	c->serial = ++state.s.serials;
-	c->is_primary = is_primary;
-	LIST_INIT(&c->streams);
-	LIST_INIT(&c->events);
-	SLIST_INIT(&c->free_ones);
-	LIST_INSERT_HEAD(&state.s.contexts, c, link);
-}
-
 void gpu_fence_add_context(CUcontext ctx, struct cuda_ord ord, bool is_primary)
 {
-	struct context *c;
+	struct fence_context *c;
 
 	if (!ctx || !note())
 		return;
-	c = find(ctx);
+	c = fence_context_find(&state.s.contexts, ctx);
 	/* One that was ending is gone: the driver has given its handle to this one. */
 	if (c && c->is_ending) {
-		forget(c);
+		fence_context_forget(c);
 		c = NULL;
 	}
-	if (!c)
-		enter(ctx, ord, is_primary);
+	if (!c && !fence_context_add(&state.s.contexts, ctx, ord, ++state.s.serials, is_primary))
+		go_blind("a context");
 	turn_give(&state.s.turn);
 }
 
@@ -172,11 +92,11 @@ void gpu_fence_add_primary(struct cuda_ord ord)
 
 void gpu_fence_ending(CUcontext ctx)
 {
-	struct context *c;
+	struct fence_context *c;
 
 	if (!ctx || !note())
 		return;
-	c = find(ctx);
+	c = fence_context_find(&state.s.contexts, ctx);
 	if (c)
 		c->is_ending = true;
 	turn_give(&state.s.turn);
@@ -184,13 +104,13 @@ void gpu_fence_ending(CUcontext ctx)
 
 void gpu_fence_ended(CUcontext ctx, bool is_gone)
 {
-	struct context *c;
+	struct fence_context *c;
 
 	if (!ctx || !note())
 		return;
-	c = find(ctx);
+	c = fence_context_find(&state.s.contexts, ctx);
 	if (c && c->is_ending && is_gone)
-		forget(c);
+		fence_context_forget(c);
 	else if (c)
 		c->is_ending = false;
 	turn_give(&state.s.turn);
@@ -203,58 +123,19 @@ bool gpu_fence_wants_streams(void)
 
 void gpu_fence_add_stream(CUcontext ctx, CUstream stream, unsigned flags)
 {
-	struct context *c;
-	struct stream *s;
+	struct fence_context *c;
 
 	/* For others the legacy stream waits. */
 	if (!gpu_fence_wants_streams() || !(flags & CU_STREAM_NON_BLOCKING) || !note())
 		return;
-	c = find(ctx);
-	s = c ? calloc(1, sizeof(*s)) : NULL;
-	if (s) {
-		s->stream = stream;
-		LIST_INSERT_HEAD(&c->streams, s, link);
-	} else {
+	c = fence_context_find(&state.s.contexts, ctx);
+	if (!c || !fence_context_add_stream(c, stream))
 		go_blind("a stream");
-	}
 	turn_give(&state.s.turn);
 }
 
-/* The turn: gives an event back to its context, or forgets it with that. */
-static void give(struct gpu_fence_event *event)
-{
-	if (event->context)
-		SLIST_INSERT_HEAD(&event->context->free_ones, event, in_pool);
-	else
-		free(event);
-}
-
 /* The turn, the context current. */
-static struct gpu_fence_event *take(struct context *c, int *out_rc)
-{
-	struct gpu_fence_event *event = SLIST_FIRST(&c->free_ones);
-
-	if (event) {
-		SLIST_REMOVE_HEAD(&c->free_ones, in_pool);
-		return event;
-	}
-	event = calloc(1, sizeof(*event));
-	if (!event) {
-		*out_rc = -ENOMEM;
-		return NULL;
-	}
-	*out_rc = status_errno(real.cuEventCreate(&event->event, CU_EVENT_DISABLE_TIMING));
-	if (*out_rc < 0) {
-		free(event);
-		return NULL;
-	}
-	event->context = c;
-	LIST_INSERT_HEAD(&c->events, event, in_context);
-	return event;
-}
-
-/* The turn, the context current. */
-static int make_keeper(struct context *c)
+static int make_keeper(struct fence_context *c)
 {
 	if (c->keeper)
 		return 0;
@@ -262,7 +143,7 @@ static int make_keeper(struct context *c)
 }
 
 /* The turn, the context current: the keeper waits for what is in the stream now. */
-static int keep_work(struct context *c, CUstream stream)
+static int keep_work(struct fence_context *c, CUstream stream)
 {
 	struct gpu_fence_event *event;
 	int rc = make_keeper(c);
@@ -270,13 +151,13 @@ static int keep_work(struct context *c, CUstream stream)
 
 	if (rc < 0)
 		return rc;
-	event = take(c, &rc);
+	event = fence_context_take_event(c, &rc);
 	if (!event)
 		return rc;
 	res = real.cuEventRecord(event->event, stream);
 	if (res == CUDA_SUCCESS)
 		res = real.cuStreamWaitEvent(c->keeper, event->event, 0);
-	give(event);
+	fence_context_give_event(event);
 	/* Nothing of a context that failed goes on. */
 	return status_is_sticky(res) ? 0 : status_errno(res);
 }
@@ -292,7 +173,7 @@ static bool is_capturing(CUstream stream)
 }
 
 /* The turn: a stream that ends, whose work may go on after it. 0 when that is waited for. */
-static int drop(struct context *c, CUstream stream)
+static int drop(struct fence_context *c, CUstream stream)
 {
 	CUcontext popped;
 	CUresult res;
@@ -308,30 +189,15 @@ static int drop(struct context *c, CUstream stream)
 	return rc;
 }
 
-/* The turn. */
-static struct stream *find_stream(CUstream stream, struct context **out_context)
-{
-	struct context *c;
-	struct stream *s;
-
-	LIST_FOREACH(c, &state.s.contexts, link)
-		LIST_FOREACH(s, &c->streams, link)
-			if (s->stream == stream) {
-				*out_context = c;
-				return s;
-			}
-	return NULL;
-}
-
 void gpu_fence_drop_stream(CUstream stream)
 {
 	struct relaxed mode;
-	struct context *c;
-	struct stream *s;
+	struct fence_context *c;
+	struct fence_stream *s;
 
 	if (!gpu_fence_wants_streams() || !note())
 		return;
-	s = find_stream(stream, &c);
+	s = fence_context_of_stream(&state.s.contexts, stream, &c);
 	if (s) {
 		LIST_REMOVE(s, link);
 		free(s);
@@ -346,19 +212,19 @@ void gpu_fence_drop_stream(CUstream stream)
 /*
  * The turn, the context current: one event more in the fence. With `is_whole`, of all its streams.
  */
-static int put(struct context *c, CUstream stream, bool is_whole, struct gpu_fence *fence)
+static int put(struct fence_context *c, CUstream stream, bool is_whole, struct gpu_fence *fence)
 {
 	struct gpu_fence_event *event;
 	CUresult res;
 	int rc = 0;
 
-	event = take(c, &rc);
+	event = fence_context_take_event(c, &rc);
 	if (!event)
 		return rc;
 	res = is_whole ? real.cuCtxRecordEvent(c->ctx, event->event) :
 			 real.cuEventRecord(event->event, stream);
 	if (res != CUDA_SUCCESS) {
-		give(event);
+		fence_context_give_event(event);
 		/* Nothing of a context that failed goes on. */
 		return status_is_sticky(res) ? 0 : status_errno(res);
 	}
@@ -367,9 +233,9 @@ static int put(struct context *c, CUstream stream, bool is_whole, struct gpu_fen
 	return 0;
 }
 
-static int put_all(struct context *c, struct gpu_fence *fence)
+static int put_all(struct fence_context *c, struct gpu_fence *fence)
 {
-	struct stream *s;
+	struct fence_stream *s;
 	int rc;
 
 	if (real.cuCtxRecordEvent)
@@ -384,7 +250,7 @@ static int put_all(struct context *c, struct gpu_fence *fence)
 }
 
 /* The turn. */
-static int record_in(struct context *c, struct gpu_fence *fence)
+static int record_in(struct fence_context *c, struct gpu_fence *fence)
 {
 	CUcontext popped;
 	CUresult res = real.cuCtxPushCurrent_v2(c->ctx);
@@ -404,7 +270,7 @@ static void end(struct gpu_fence *fence)
 
 	for (event = fence->events; event; event = next) {
 		next = event->next;
-		give(event);
+		fence_context_give_event(event);
 	}
 	fence->events = NULL;
 }
@@ -413,7 +279,7 @@ static void end(struct gpu_fence *fence)
 static int record(struct gpu_fence *out_fence)
 {
 	struct gpu_fence fence = { NULL };
-	struct context *c;
+	struct fence_context *c;
 	int rc = 0;
 
 	if (__atomic_load_n(&state.s.is_blind, __ATOMIC_RELAXED))
@@ -481,7 +347,7 @@ int gpu_fence_poll(struct gpu_fence *fence)
 		if (!is_done(event))
 			break;
 		*link = event->next;
-		give(event);
+		fence_context_give_event(event);
 	}
 	relaxed_end(mode);
 	turn_give(&state.s.turn);
@@ -500,7 +366,7 @@ void gpu_fence_end(struct gpu_fence *fence)
 
 CUcontext gpu_fence_context(struct cuda_ord ord, uint64_t *out_serial)
 {
-	struct context *c, *found = NULL;
+	struct fence_context *c, *found = NULL;
 	CUcontext ctx = NULL;
 
 	if (!turn_take(&state.s.turn, TURN_WAIT_NS))

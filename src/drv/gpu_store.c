@@ -1,11 +1,13 @@
 #include "drv/gpu_store.h"
 
+#include "base/bytes.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Handles that leave the pool at a time; rounds that one may lie in it. */
-enum { HANDLES = 32, ROUNDS = 50 };
+/* Handles that leave the pool at a time; rounds of a tenth of a second that one may lie in it. */
+enum { HANDLES = 32, ROUNDS = 300 };
 
 /* One block of host memory, created, mapped and allowed. */
 static bool can_map_host(struct cuda_ord ord)
@@ -35,6 +37,36 @@ void gpu_store_init(struct gpu_store *store, struct cuda_ord ord, uint64_t keep_
 	bo_pool_init(&store->host, keep_bytes);
 }
 
+void gpu_store_count(struct gpu_store *store, const struct bo_host *count)
+{
+	store->count = count;
+}
+
+/* Before host memory is taken. 0 or -ENOMEM. */
+static int count_taken(struct gpu_store *store, uint64_t bytes)
+{
+	const struct bo_host *count = store->count;
+
+	if (!count || count->take(count->arg, bytes) == 0)
+		return 0;
+	/* What is kept, of other sizes, is among what has no more room. */
+	gpu_store_trim(store, bytes_beyond(bo_pool_kept(&store->host), bytes));
+	return count->take(count->arg, bytes) == 0 ? 0 : -ENOMEM;
+}
+
+/* After it was given back. */
+static void count_given(struct gpu_store *store, uint64_t bytes)
+{
+	if (store->count && bytes)
+		store->count->give(store->count->arg, bytes);
+}
+
+static void count_kept(struct gpu_store *store, int64_t bytes)
+{
+	if (store->count && bytes)
+		store->count->keep(store->count->arg, bytes);
+}
+
 /* Pages of the process, which a fork child has no use for. */
 static int map_pages(struct gpu_chunk *chunk)
 {
@@ -49,18 +81,33 @@ static int map_pages(struct gpu_chunk *chunk)
 	return 0;
 }
 
-static int make(struct gpu_store *store, struct gpu_chunk *chunk)
+static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)
 {
 	int rc;
 
-	if (chunk->kind == GPU_VMM_HOST && bo_pool_take(&store->host, chunk->bytes, &chunk->handle))
+	if (bo_pool_take(&store->host, chunk->bytes, &chunk->handle)) {
+		count_kept(store, -(int64_t)chunk->bytes);
 		return 0;
-	rc = gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
-	if (rc != -ENOMEM || chunk->kind != GPU_VMM_HOST)
+	}
+	rc = count_taken(store, chunk->bytes);
+	if (rc < 0)
 		return rc;
-	/* What is kept, of another size, may be what is missing. */
-	gpu_store_trim(store, 0);
-	return gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
+	rc = gpu_vmm_create(store->ord, GPU_VMM_HOST, chunk->bytes, &chunk->handle);
+	if (rc == -ENOMEM) {
+		/* What is kept, of another size, may be what is missing. */
+		gpu_store_trim(store, 0);
+		rc = gpu_vmm_create(store->ord, GPU_VMM_HOST, chunk->bytes, &chunk->handle);
+	}
+	if (rc < 0)
+		count_given(store, chunk->bytes);
+	return rc;
+}
+
+static int make(struct gpu_store *store, struct gpu_chunk *chunk)
+{
+	return chunk->kind == GPU_VMM_HOST ?
+		       make_host(store, chunk) :
+		       gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
 }
 
 static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
@@ -75,15 +122,22 @@ static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
 	return chunk;
 }
 
-int gpu_store_take_pages(uint64_t bytes, struct gpu_chunk **out_chunk)
+int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk)
 {
 	struct gpu_chunk *chunk = new_chunk(GPU_VMM_HOST, bytes);
-	int rc = chunk ? map_pages(chunk) : -ENOMEM;
+	int rc = chunk ? count_taken(store, bytes) : -ENOMEM;
 
 	if (rc < 0)
-		free(chunk);
-	else
-		*out_chunk = chunk;
+		goto out_free;
+	rc = map_pages(chunk);
+	if (rc < 0)
+		goto out_give;
+	*out_chunk = chunk;
+	return 0;
+out_give:
+	count_given(store, bytes);
+out_free:
+	free(chunk);
 	return rc;
 }
 
@@ -111,22 +165,38 @@ void gpu_store_share(struct gpu_chunk *chunk)
 	atomic_fetch_add(&chunk->users, 1);
 }
 
+static void give_host(struct gpu_store *store, const struct gpu_chunk *chunk)
+{
+	/* Counted before another thread can take it out again. */
+	count_kept(store, (int64_t)chunk->bytes);
+	if (chunk->handle && bo_pool_give(&store->host, chunk->bytes, chunk->handle))
+		return;
+	count_kept(store, -(int64_t)chunk->bytes);
+	if (chunk->handle)
+		gpu_vmm_release(chunk->handle);
+	else
+		munmap(chunk->pages, chunk->bytes);
+	count_given(store, chunk->bytes);
+}
+
 void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 {
 	if (atomic_fetch_sub(&chunk->users, 1) > 1)
 		return;
-	if (!chunk->handle)
-		munmap(chunk->pages, chunk->bytes);
-	else if (chunk->kind != GPU_VMM_HOST ||
-		 !bo_pool_give(&store->host, chunk->bytes, chunk->handle))
+	if (chunk->kind == GPU_VMM_HOST)
+		give_host(store, chunk);
+	else
 		gpu_vmm_release(chunk->handle);
 	free(chunk);
 }
 
-static void release(const struct bo_pool_handle *handles, unsigned count)
+static void release(struct gpu_store *store, const struct bo_pool_handle *handles, unsigned count)
 {
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		gpu_vmm_release(handles[i].handle);
+		count_kept(store, -(int64_t)handles[i].bytes);
+		count_given(store, handles[i].bytes);
+	}
 }
 
 void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
@@ -136,7 +206,7 @@ void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
 
 	do {
 		n = bo_pool_trim(&store->host, keep_bytes, handles, HANDLES);
-		release(handles, n);
+		release(store, handles, n);
 	} while (n == HANDLES);
 }
 
@@ -144,5 +214,5 @@ void gpu_store_tick(struct gpu_store *store)
 {
 	struct bo_pool_handle handles[HANDLES];
 
-	release(handles, bo_pool_tick(&store->host, ROUNDS, handles, HANDLES));
+	release(store, handles, bo_pool_tick(&store->host, ROUNDS, handles, HANDLES));
 }

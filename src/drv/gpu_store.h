@@ -3,13 +3,15 @@
  * host memory that the driver can map has two users while an object goes from where it is mapped to
  * where it is not.
  *
- * Host memory is pinned when it is made, which takes longer than to copy into it; so what is given
- * back stays at hand in a pool. Device memory goes back at once: it is not charged any more.
+ * Host memory is pinned when it is made, which takes twenty times as long as to copy into it; so
+ * what is given back stays at hand in a pool, for half a minute. It is counted from when it is made
+ * until the machine has it again. Device memory goes back at once: it is not charged any more.
  *
  * Thread safe. The driver is called without a lock and without the gate: nothing of this is mapped.
  */
 #pragma once
 
+#include "core/bo_host.h"
 #include "core/bo_pool.h"
 #include "core/device.h"
 #include "drv/gpu_vmm.h"
@@ -25,12 +27,14 @@ struct gpu_chunk {
 	uint64_t handle; /* of the driver; 0: `pages` instead */
 	void *pages;
 	_Atomic unsigned users;
+	bool is_fresh; /* its taker's: nothing is mapped to it yet (drv/gpu_bo.c) */
 };
 
 struct gpu_store {
 	/* constant */
 	struct cuda_ord ord;
-	bool has_host; /* host memory is the driver's, and can be mapped */
+	bool has_host;               /* host memory is the driver's, and can be mapped */
+	const struct bo_host *count; /* NULL: nobody counts; set before anything is taken */
 	/* has a lock of its own */
 	struct bo_pool host; /* handles of host memory that nobody has */
 };
@@ -41,6 +45,9 @@ struct gpu_store {
  */
 void gpu_store_init(struct gpu_store *store, struct cuda_ord ord, uint64_t keep_bytes);
 
+/* Host memory is counted there from now on, before anything is taken. */
+void gpu_store_count(struct gpu_store *store, const struct bo_host *count);
+
 /* Memory with one user that can be mapped. 0, -ENOMEM, -ENOTSUP, or what the driver said. */
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
 		   struct gpu_chunk **out_chunk);
@@ -49,7 +56,7 @@ int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t byt
  * Host memory with one user that is the process's own pages: it cannot be mapped, and is there
  * where the driver has no more of the other kind. 0 or -ENOMEM.
  */
-int gpu_store_take_pages(uint64_t bytes, struct gpu_chunk **out_chunk);
+int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk);
 
 /* One user more. */
 void gpu_store_share(struct gpu_chunk *chunk);

@@ -8,13 +8,38 @@
 /* Copies from here on take longer than an event. */
 #define LONG_BYTES (64 * 1024)
 
+/*
+ * near_<sym>, and the hook that calls it: or, for a copy that passes between devices which do not
+ * reach each other's memory, `peer` with the arguments `crossing`.
+ */
+#define CROSSING(sym, peer, crossing, ...)                                               \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                   \
+	{                                                                                \
+		struct peer_sides sides;                                                 \
+                                                                                         \
+		return peer_crosses(a, b, &sides) ? hook_##peer crossing :               \
+						    near_##sym(GATED_ARGS(__VA_ARGS__)); \
+	}
+#define CROSSING_GATED(sym, peer, crossing, ...)                                                   \
+	GATED_AS(static CUresult near_##sym, sym, uses_span(a, c) && uses_span(b, c), __VA_ARGS__) \
+	CROSSING(sym, peer, crossing, __VA_ARGS__)
+#define CROSSING_WORK(sym, peer, crossing, call, ...)                                         \
+	WORK_AS(static CUresult near_##sym, sym, uses_span(a, c) && uses_span(b, c), (void)0, \
+		NULL, call, __VA_ARGS__)                                                      \
+	CROSSING(sym, peer, crossing, __VA_ARGS__)
+#define CROSSING_FENCE(sym, peer, crossing, stream, is_per_thread, ...)                     \
+	GATED_FENCE_AS(static CUresult near_##sym, sym, uses_span(a, c) && uses_span(b, c), \
+		       c >= LONG_BYTES, stream, is_per_thread, __VA_ARGS__)                 \
+	CROSSING(sym, peer, crossing, __VA_ARGS__)
+#define SIDES a, sides.to, b, sides.from, c
+
 /* Of any two, by array and between contexts. */
-GATED_ON(cuMemcpy, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
-GATED_ON(cuMemcpy_ptds, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr, size_t)
-GATED_FENCE_ON(cuMemcpyAsync, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, d, false,
-	       CUdeviceptr, CUdeviceptr, size_t, CUstream)
-GATED_FENCE_ON(cuMemcpyAsync_ptsz, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, d, true,
-	       CUdeviceptr, CUdeviceptr, size_t, CUstream)
+CROSSING_GATED(cuMemcpy, cuMemcpyPeer, (SIDES), CUdeviceptr, CUdeviceptr, size_t)
+CROSSING_GATED(cuMemcpy_ptds, cuMemcpyPeer_ptds, (SIDES), CUdeviceptr, CUdeviceptr, size_t)
+CROSSING_FENCE(cuMemcpyAsync, cuMemcpyPeerAsync, (SIDES, d), d, false, CUdeviceptr, CUdeviceptr,
+	       size_t, CUstream)
+CROSSING_FENCE(cuMemcpyAsync_ptsz, cuMemcpyPeerAsync_ptsz, (SIDES, d), d, true, CUdeviceptr,
+	       CUdeviceptr, size_t, CUstream)
 GATED(cuMemcpyAtoA, CUarray, unsigned int, CUarray, unsigned int, unsigned int)
 GATED(cuMemcpyAtoA_v2, CUarray, size_t, CUarray, size_t, size_t)
 GATED(cuMemcpyAtoA_v2_ptds, CUarray, size_t, CUarray, size_t, size_t)
@@ -34,16 +59,16 @@ GATED(cuMemcpyDtoA, CUarray, unsigned int, CUdeviceptr_v1, unsigned int)
 GATED_ON(cuMemcpyDtoA_v2, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
 GATED_ON(cuMemcpyDtoA_v2_ptds, uses_span(c, d), CUarray, size_t, CUdeviceptr, size_t)
 WORK(cuMemcpyDtoD, NULL, work_bytes(NULL, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int)
-WORK_ON(cuMemcpyDtoD_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, false, c),
-	CUdeviceptr, CUdeviceptr, size_t)
-WORK_ON(cuMemcpyDtoD_v2_ptds, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(NULL, true, c),
-	CUdeviceptr, CUdeviceptr, size_t)
+CROSSING_WORK(cuMemcpyDtoD_v2, cuMemcpyPeer, (SIDES), work_bytes(NULL, false, c), CUdeviceptr,
+	      CUdeviceptr, size_t)
+CROSSING_WORK(cuMemcpyDtoD_v2_ptds, cuMemcpyPeer_ptds, (SIDES), work_bytes(NULL, true, c),
+	      CUdeviceptr, CUdeviceptr, size_t)
 WORK(cuMemcpyDtoDAsync, NULL, work_bytes(d, false, c), CUdeviceptr_v1, CUdeviceptr_v1, unsigned int,
      CUstream)
-WORK_ON(cuMemcpyDtoDAsync_v2, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, false, c),
-	CUdeviceptr, CUdeviceptr, size_t, CUstream)
-WORK_ON(cuMemcpyDtoDAsync_v2_ptsz, uses_span(a, c) && uses_span(b, c), NULL, work_bytes(d, true, c),
-	CUdeviceptr, CUdeviceptr, size_t, CUstream)
+CROSSING_WORK(cuMemcpyDtoDAsync_v2, cuMemcpyPeerAsync, (SIDES, d), work_bytes(d, false, c),
+	      CUdeviceptr, CUdeviceptr, size_t, CUstream)
+CROSSING_WORK(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, (SIDES, d), work_bytes(d, true, c),
+	      CUdeviceptr, CUdeviceptr, size_t, CUstream)
 GATED_WAIT(cuMemcpyDtoH, false, void *, CUdeviceptr_v1, unsigned int)
 GATED_WAIT_ON(cuMemcpyDtoH_v2, uses_span(b, c), false, void *, CUdeviceptr, size_t)
 GATED_WAIT_ON(cuMemcpyDtoH_v2_ptds, uses_span(b, c), true, void *, CUdeviceptr, size_t)

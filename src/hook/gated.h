@@ -17,8 +17,11 @@
 #define GATED(sym, ...) GATED_ON(sym, true, __VA_ARGS__)
 
 /* As GATED(); what is not right (an expression of the parameters a, b, c...) is INVALID_VALUE. */
-#define GATED_ON(sym, is_right, ...)                     \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
+#define GATED_ON(sym, is_right, ...) GATED_AS(CUresult hook_##sym, sym, is_right, __VA_ARGS__)
+
+/* As that, with another head than the hook's. */
+#define GATED_AS(head, sym, is_right, ...)               \
+	head(GATED_PARAMS(__VA_ARGS__))                  \
 	{                                                \
 		uint32_t was_in;                         \
 		CUresult res;                            \
@@ -49,7 +52,9 @@
 #define WORK_WITH(sym, uses, function, call, ...) \
 	WORK_OF(sym, true, uses, function, call, __VA_ARGS__)
 
-#define WORK_OF(sym, is_right, uses, function, call, ...)                               \
+#define WORK_OF(sym, ...) WORK_AS(CUresult hook_##sym, sym, __VA_ARGS__)
+
+#define WORK_AS(head, sym, is_right, uses, function, call, ...)                         \
 	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		struct work w;                                                          \
@@ -106,7 +111,7 @@
 		gate_leave_try(was_in);                                                 \
 		return res;                                                             \
 	}                                                                               \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
+	head(GATED_PARAMS(__VA_ARGS__))                                                 \
 	{                                                                               \
 		if (!(is_right))                                                        \
 			return CUDA_ERROR_INVALID_VALUE;                                \
@@ -128,22 +133,24 @@ static inline bool work_passes(const void *function)
 #define GATED_FENCE(sym, is_long, stream, is_per_thread, ...) \
 	GATED_FENCE_ON(sym, true, is_long, stream, is_per_thread, __VA_ARGS__)
 
-#define GATED_FENCE_ON(sym, is_right, is_long, stream, is_per_thread, ...) \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \
-	{                                                                  \
-		uint32_t was_in;                                           \
-		CUresult res;                                              \
-                                                                           \
-		if (!ENTER_HAS(sym))                                       \
-			return enter_missing();                            \
-		if (!(is_right))                                           \
-			return CUDA_ERROR_INVALID_VALUE;                   \
-		if (metering_is_on() && (is_long))                         \
-			work_fence(stream, is_per_thread);                 \
-		was_in = gate_enter();                                     \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                   \
-		gate_leave(was_in);                                        \
-		return res;                                                \
+#define GATED_FENCE_ON(sym, ...) GATED_FENCE_AS(CUresult hook_##sym, sym, __VA_ARGS__)
+
+#define GATED_FENCE_AS(head, sym, is_right, is_long, stream, is_per_thread, ...) \
+	head(GATED_PARAMS(__VA_ARGS__))                                          \
+	{                                                                        \
+		uint32_t was_in;                                                 \
+		CUresult res;                                                    \
+                                                                                 \
+		if (!ENTER_HAS(sym))                                             \
+			return enter_missing();                                  \
+		if (!(is_right))                                                 \
+			return CUDA_ERROR_INVALID_VALUE;                         \
+		if (metering_is_on() && (is_long))                               \
+			work_fence(stream, is_per_thread);                       \
+		was_in = gate_enter();                                           \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                         \
+		gate_leave(was_in);                                              \
+		return res;                                                      \
 	}
 
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */

@@ -19,23 +19,38 @@ struct peer_state {
 };
 PROCESS_STATE(peer_state, state);
 
-/* All stands still: nothing is mapped or moved meanwhile. */
-static int allow_all(struct gpu_bo *owner, struct bo_device *bos)
+/* How often what is there is looked at: another thread may take away what was freed. */
+enum { LOOKS = 8 };
+
+/* All that is there now. */
+static int allow_spans(struct gpu_bo *owner, struct bo_device *bos)
 {
-	struct bo_ctx ctx = { 0 };
 	struct bo_span *spans;
 	unsigned count;
-	int rc;
+	int rc = bo_spans(bos, &spans, &count);
 
-	/* Atomic operations of two devices on host memory would not be atomic. */
-	rc = bo_gather(bos, &ctx);
-	if (rc == 0)
-		rc = bo_spans(bos, &spans, &count);
 	if (rc < 0)
 		return rc;
 	for (unsigned i = 0; i < count && rc == 0; i++)
 		rc = gpu_bo_allow(owner, spans[i].addr, spans[i].bytes);
 	free(spans);
+	return rc;
+}
+
+/* All stands still: nothing is mapped or moved meanwhile. */
+static int allow_all(struct gpu_bo *owner, struct bo_device *bos)
+{
+	struct bo_ctx ctx = { 0 };
+	/* Atomic operations of two devices on host memory would not be atomic. */
+	int rc = bo_gather(bos, &ctx);
+
+	if (rc < 0)
+		return rc;
+	for (int i = 0; i < LOOKS; i++) {
+		rc = allow_spans(owner, bos);
+		if (rc != -EINVAL)
+			break;
+	}
 	return rc;
 }
 
@@ -85,4 +100,41 @@ void peer_reach_slow(CUdeviceptr addr)
 	process_wipe_on_fork(&state, sizeof(state));
 	if (peer_allow(own, ord) == 0)
 		atomic_fetch_or(&state.s.reached_by[ord.v], bit);
+}
+
+/* Whose the memory of one side is. False where it is no device's. */
+static bool side_of(CUdeviceptr addr, struct cuda_ord own, CUcontext *out_ctx, bool *inout_is_far)
+{
+	struct object_info object;
+	CUmemorytype type;
+	struct cuda_ord ord;
+
+	if (movable_has(addr)) {
+		if (!object_find(addr, &object) || !device_ordinal(object.dev, &ord))
+			return false;
+		*out_ctx = (CUcontext)(uintptr_t)object.ctx;
+		*inout_is_far |= ord.v != own.v && !can_reach(own, ord);
+		return true;
+	}
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ==
+		       CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE &&
+	       real.cuPointerGetAttribute(out_ctx, CU_POINTER_ATTRIBUTE_CONTEXT, addr) ==
+		       CUDA_SUCCESS &&
+	       *out_ctx;
+}
+
+bool peer_crosses_slow(CUdeviceptr to, CUdeviceptr from, struct peer_sides *out_sides)
+{
+	struct peer_sides sides;
+	struct cuda_ord own;
+	bool is_far = false;
+
+	if (!(movable_has(to) || movable_has(from)) || !gpu_cuda_current_device(&own) ||
+	    !side_of(to, own, &sides.to, &is_far) || !side_of(from, own, &sides.from, &is_far) ||
+	    !is_far)
+		return false;
+	*out_sides = sides;
+	return true;
 }

@@ -17,6 +17,24 @@ int peer_allow(struct cuda_ord peer, struct cuda_ord ord);
 /* As peer_reach() in a process with several devices. */
 void peer_reach_slow(CUdeviceptr addr);
 
+/* Contexts of the two devices of a copy. */
+struct peer_sides {
+	CUcontext to, from;
+};
+
+/* As peer_crosses() in a process with several devices. */
+bool peer_crosses_slow(CUdeviceptr to, CUdeviceptr from, struct peer_sides *out_sides);
+
+/*
+ * True for a copy from device memory to device memory of which some is an object on a device whose
+ * memory the calling thread's does not reach. The driver copies its own memory all the same, by way
+ * of the host; what is mapped only where it is told whose each side is.
+ */
+static inline bool peer_crosses(CUdeviceptr to, CUdeviceptr from, struct peer_sides *out_sides)
+{
+	return device_ordinals() > 1 && peer_crosses_slow(to, from, out_sides);
+}
+
 /* Before a copy in the calling thread's context from or to this address. */
 static inline void peer_reach(CUdeviceptr addr)
 {

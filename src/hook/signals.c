@@ -135,6 +135,11 @@ void signals_start(void)
 	signals_check();
 }
 
+void signals_forget(void)
+{
+	atomic_store(&state.s.wants_suspension, false);
+}
+
 bool signals_want_suspension(void)
 {
 	return atomic_load(&state.s.wants_suspension);

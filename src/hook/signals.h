@@ -16,5 +16,8 @@ void signals_start(void);
 /* Finds handlers that the program has set meanwhile. The worker, now and then. */
 void signals_check(void);
 
+/* What was asked by a signal is over. */
+void signals_forget(void);
+
 /* True when the last of the two signals was to suspend. */
 bool signals_want_suspension(void);

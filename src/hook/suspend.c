@@ -30,6 +30,7 @@ struct suspend_state {
 	/* the worker's */
 	int64_t again_ns; /* when the next attempt is due, 0: at once */
 	int64_t pause_ns; /* before the one after */
+	uint32_t resumes; /* the region's word, as seen last */
 	bool is_told;
 };
 PROCESS_STATE(suspend_state, state);
@@ -37,6 +38,7 @@ PROCESS_STATE(suspend_state, state);
 void suspend_start(struct region *region)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	state.s.resumes = __atomic_load_n(&region->own->resumes, __ATOMIC_RELAXED);
 	state.s.region = region;
 }
 
@@ -45,13 +47,27 @@ bool suspend_is_shut(void)
 	return atomic_load_explicit(&state.s.state, memory_order_relaxed) != RUNS;
 }
 
+/* Who resumes the tenant resumes also what a signal has suspended. */
+static bool region_wants(void)
+{
+	const struct ration_region *own = state.s.region->own;
+	uint32_t resumes = __atomic_load_n(&own->resumes, __ATOMIC_ACQUIRE);
+
+	if (resumes != state.s.resumes)
+		signals_forget();
+	state.s.resumes = resumes;
+	return region_suspend_want(own) != RATION_RUN;
+}
+
 /* A region that was taken away asks for nothing: nobody could ever say that it is over. */
 static bool is_wanted_now(int64_t now_ns)
 {
+	bool region_does;
+
 	if (!state.s.region)
 		return false;
-	return signals_want_suspension() ||
-	       (quota_has_region(now_ns) && region_suspend_want(state.s.region->own) != RATION_RUN);
+	region_does = quota_has_region(now_ns) && region_wants();
+	return region_does || signals_want_suspension();
 }
 
 /* Says in the region how it stands. */

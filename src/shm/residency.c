@@ -30,6 +30,22 @@ uint64_t residency_sum(const struct ration_region *own, int place)
 	return sum;
 }
 
+uint64_t residency_kept(const struct ration_region *own, unsigned but_slot)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (i != but_slot && __atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
+			sum = bytes_sum(sum, __atomic_load_n(&own->residency[i].kept_bytes,
+							     __ATOMIC_RELAXED));
+	return sum;
+}
+
+void residency_keep(struct ration_region *own, unsigned slot, int64_t bytes)
+{
+	__atomic_fetch_add(&own->residency[slot].kept_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
+}
+
 bool residency_is_oversubscribed(const struct ration_region *own)
 {
 	return own->flags & RATION_FLAG_OVERSUBSCRIBE;
@@ -52,6 +68,12 @@ uint64_t residency_host_limit(const struct ration_region *own)
 	return bytes;
 }
 
+/* What is kept is there for whoever of the tenant asks. */
+static uint64_t host_in_use(const struct ration_region *own)
+{
+	return bytes_beyond(residency_sum(own, RESIDENCY_HOST), residency_kept(own, HAMI_SLOTS));
+}
+
 uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)
 {
 	uint64_t resident = __atomic_load_n(&own->resident_bytes, __ATOMIC_RELAXED);
@@ -61,8 +83,7 @@ uint64_t residency_free(const struct ration_region *own, int card, uint64_t card
 	if (resident)
 		card_bytes = bytes_least(card_bytes,
 					 bytes_beyond(resident, residency_sum(own, card)));
-	return bytes_sum(card_bytes, bytes_beyond(residency_host_limit(own),
-						  residency_sum(own, RESIDENCY_HOST)));
+	return bytes_sum(card_bytes, bytes_beyond(residency_host_limit(own), host_in_use(own)));
 }
 
 int residency_add(struct ration_region *own, unsigned slot, int place, uint64_t bytes,
@@ -90,6 +111,7 @@ void residency_clear(struct ration_region *own, unsigned slot)
 	for (int d = 0; d <= RESIDENCY_HOST; d++)
 		__atomic_store_n(word_of(own, slot, d), 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&r->moved_bytes, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->kept_bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->suspend_rc, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->is_suspended, 0, __ATOMIC_RELEASE);
 }

@@ -31,6 +31,12 @@ void residency_sub(struct ration_region *own, unsigned slot, int place, uint64_t
 /* What all slots have in a place, of dead processes too that were not reaped. */
 uint64_t residency_sum(const struct ration_region *own, int place);
 
+/* So much more (less) of what the slot has in host memory is kept at hand with nothing in it. */
+void residency_keep(struct ration_region *own, unsigned slot, int64_t bytes);
+
+/* What all slots but one keep so; HAMI_SLOTS: all of them. */
+uint64_t residency_kept(const struct ration_region *own, unsigned but_slot);
+
 /* True when the tenant may have more than its cards have. */
 bool residency_is_oversubscribed(const struct ration_region *own);
 

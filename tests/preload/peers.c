@@ -1,6 +1,7 @@
 /*
  * Two devices of one process: memory of the first is read and written by kernels on the second,
- * from before and from after it was let reach it, and copied between them.
+ * from before and from after it was let reach it, and copied between them. With an argument, where
+ * neither reaches the other's memory: copied alone.
  */
 #include "client.h"
 
@@ -27,6 +28,7 @@ static void expect(CUdeviceptr addr, unsigned value)
 {
 	unsigned *got = malloc(BYTES);
 
+	OK(cuCtxSynchronize());
 	OK(cuMemcpyDtoH_v2(got, addr, BYTES));
 	for (size_t i = 0; i < BYTES / 4; i++)
 		SAME(got[i], value);
@@ -42,11 +44,41 @@ static CUresult copy_by_kernel(CUdeviceptr to, CUdeviceptr from)
 	return cuCtxSynchronize();
 }
 
-int main(void)
+/* With each device's context current: of what is on the other, or on the same. */
+static void copy_all_ways(CUdeviceptr there, const CUdeviceptr *here)
+{
+	CUdeviceptr also;
+	CUstream stream;
+
+	for (int d = 0; d < 2; d++) {
+		OK(cuCtxSetCurrent(ctxs[d]));
+		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		OK(cuMemcpyDtoDAsync_v2(there, here[0], BYTES, stream));
+		OK(cuStreamSynchronize(stream));
+		also = make(d, 7);
+		OK(cuMemcpyDtoD_v2(also, there, BYTES));
+		OK(cuCtxSetCurrent(ctxs[1]));
+		expect(there, 1);
+		OK(cuCtxSetCurrent(ctxs[d]));
+		expect(also, 1);
+		OK(cuMemcpyAsync(there, here[1], BYTES, stream));
+		OK(cuStreamSynchronize(stream));
+		OK(cuMemcpy(also, there, BYTES));
+		OK(cuCtxSynchronize());
+		expect(also, 2);
+		IS(cuMemcpyDtoD_v2(there, here[0], 64 * MIB), CUDA_ERROR_INVALID_VALUE);
+		OK(cuMemFree_v2(also));
+		OK(cuStreamDestroy_v2(stream));
+	}
+	OK(cuCtxSetCurrent(ctxs[1]));
+}
+
+int main(int argc, char **argv)
 {
 	CUdeviceptr here[BUFFERS], there;
 	CUmodule module;
 
+	(void)argv;
 	OK(cuInit(0));
 	for (int d = 0; d < 2; d++)
 		OK(cuDevicePrimaryCtxRetain(&ctxs[d], d));
@@ -64,6 +96,16 @@ int main(void)
 	expect(there, 1);
 	OK(cuMemcpyPeer(there, ctxs[1], here[1], ctxs[0], BYTES));
 	expect(there, 2);
+	copy_all_ways(there, here);
+	if (argc > 1) {
+		IS(cuCtxEnablePeerAccess(ctxs[0], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+		puts("apart");
+		fflush(stdout);
+		getchar();
+		copy_all_ways(there, here);
+		puts("end");
+		return 0;
+	}
 	OK(cuCtxEnablePeerAccess(ctxs[0], 0));
 	IS(cuCtxEnablePeerAccess(ctxs[0], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 	for (unsigned i = BUFFERS / 2; i < BUFFERS; i++)

@@ -148,8 +148,44 @@ static void rest(int argc, char **argv)
 	}
 }
 
-/* all: takes what there is, and waits. */
+/* keep: what it had in host memory it gave back, and that is at hand yet. */
+static void keep(int argc, char **argv)
+{
+	const struct ration_residency *own;
+
+	(void)argc;
+	(void)argv;
+	begin();
+	for (unsigned i = 0; i < PIECES; i++)
+		OK(cuMemFree_v2(pieces[i]));
+	own = &client_own()->residency[0];
+	while (__atomic_load_n(&own->kept_bytes, __ATOMIC_RELAXED) < (PIECES - NEAR) * PIECE_BYTES)
+		usleep(1000);
+	SAME(__atomic_load_n(&own->host_bytes, __ATOMIC_RELAXED), (PIECES - NEAR) * PIECE_BYTES);
+	printf("kept\n");
+	fflush(stdout);
+	getchar();
+	client_say("host", own->host_bytes);
+}
+
+/* all: what is said to be free is to be had. */
 static void all(int argc, char **argv)
+{
+	size_t free_bytes, total_bytes;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	client_say("free", free_bytes / MIB);
+	for (uint64_t i = 0; i < free_bytes / PIECE_BYTES; i++)
+		OK(cuMemAlloc_v2(&p, PIECE_BYTES));
+	IS(cuMemAlloc_v2(&p, PIECE_BYTES), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* most: takes what there is, and waits. */
+static void most(int argc, char **argv)
 {
 	CUdeviceptr p;
 
@@ -175,8 +211,11 @@ static void after(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },   { "scan", scan }, { "fill", fill },   { "busy", busy },
-		{ "rest", rest }, { "all", all },   { "after", after }, { 0 },
+		{ "hot", hot },     { "scan", scan },
+		{ "fill", fill },   { "busy", busy },
+		{ "rest", rest },   { "keep", keep },
+		{ "all", all },     { "most", most },
+		{ "after", after }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -9,6 +9,17 @@ def test_memory_of_one_device_is_reached_by_the_other(place, movable):
     assert done.lines[-1] == "end" and done.err == ""
 
 
+@pytest.mark.parametrize("movable", ["false", "true"])
+def test_it_is_copied_where_none_reaches_the_others(place, movable):
+    place.sim.update(count="2", p2p="no")
+    program = place.start("peers", "apart", RATION_MOVABLE=movable).await_word("apart")
+    if movable == "true":
+        place.suspend(True)
+        place.suspend(False)
+    done = program.go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
 def test_it_is_reached_after_it_was_away(place):
     place.sim["count"] = "2"
     program = place.start("peers", RATION_MOVABLE="true").await_word("reached")

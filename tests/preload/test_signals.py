@@ -59,3 +59,14 @@ def test_a_signal_and_the_region_each_hold_by_themselves(place):
     place.suspend(False)
     await_status(place, RUNNING)
     program.end()
+
+
+def test_resume_ends_what_a_signal_began(place):
+    program = place.start("signals", "none", RATION_MOVABLE="true", RATION_SIGNALS="true")
+    program.await_word("ready")
+    for _ in range(2):
+        os.kill(program.pid, signal.SIGUSR2)
+        await_status(place, SUSPENDED)
+        place.suspend(False)
+        await_status(place, RUNNING)
+    program.end()

@@ -76,6 +76,16 @@ static void test_pids(void **state)
 	assert_int_equal(config.has_bare_rows, 1);
 }
 
+static void test_p2p(void **state)
+{
+	(void)state;
+	assert_int_equal(read_config("p2p=yes"), 0);
+	assert_int_equal(config.has_no_peers, 0);
+	assert_int_equal(read_config("p2p=no"), 0);
+	assert_int_equal(config.has_no_peers, 1);
+	assert_int_equal(read_config("p2p=n"), -EINVAL);
+}
+
 static void test_every_key(void **state)
 {
 	(void)state;
@@ -254,10 +264,15 @@ static void test_too_long(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),        cmocka_unit_test(test_every_key),
-		cmocka_unit_test(test_driver_versions), cmocka_unit_test(test_pids),
-		cmocka_unit_test(test_lists),           cmocka_unit_test(test_slices),
-		cmocka_unit_test(test_identities),      cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_every_key),
+		cmocka_unit_test(test_driver_versions),
+		cmocka_unit_test(test_pids),
+		cmocka_unit_test(test_p2p),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_slices),
+		cmocka_unit_test(test_identities),
+		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_too_long),
 	};
 

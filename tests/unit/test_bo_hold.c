@@ -128,6 +128,25 @@ static void with_room_nowhere_it_stays_away(void **state)
 	put_all();
 }
 
+/* What nobody has any more is not left on the device, nor overlooked. */
+static void what_is_about_to_end_is_waited_for(void **state)
+{
+	struct bo_ctx ctx = { .no_wait = true };
+
+	(void)state;
+	make_all();
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		bo_add_fence(&objects[i].bo, 5);
+		bo_put(&objects[i].bo);
+	}
+	assert_int_equal(bo_hold(&owner.device, &ctx), -EBUSY);
+	owner_finish(&owner, 5);
+	assert_ok(bo_hold(&owner.device, &ctx));
+	for (unsigned place = BO_VRAM; place < BO_PLACES; place++)
+		assert_int_equal(bo_device_used(&owner.device, place), 0);
+	assert_null(owner_wrong(&owner));
+}
+
 static void one_that_is_in_use_is_said(void **state)
 {
 	struct bo_ctx ctx = { .no_wait = true };
@@ -226,6 +245,7 @@ int main(void)
 		TEST(without_room_in_the_host_it_stays),
 		TEST(what_has_no_room_comes_back_over_the_link),
 		TEST(with_room_nowhere_it_stays_away),
+		TEST(what_is_about_to_end_is_waited_for),
 		TEST(one_that_is_in_use_is_said),
 		TEST(every_failure_leaves_all_whole),
 		TEST(what_is_deleted_goes_at_once),

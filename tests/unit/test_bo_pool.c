@@ -33,37 +33,20 @@ static int end(void **state)
 	return 0;
 }
 
-/* What a large request is cut into. */
+/* Of any size that memory has, and of that size again. */
 static void ttm_pool_alloc_basic(void **state)
 {
-	static const struct {
-		uint64_t bytes;
-		unsigned counts[BO_POOL_CLASSES]; /* of 2, 32, 64 and 512 MiB */
-	} rows[] = {
-		{ MIB(2), { 1, 0, 0, 0 } },    { MIB(30), { 15, 0, 0, 0 } },
-		{ MIB(32), { 0, 1, 0, 0 } },   { MIB(62), { 15, 1, 0, 0 } },
-		{ MIB(96), { 0, 1, 1, 0 } },   { MIB(510), { 15, 1, 7, 0 } },
-		{ MIB(512), { 0, 0, 0, 1 } },  { MIB(40960), { 0, 0, 0, 80 } },
-		{ MIB(1134), { 7, 1, 1, 2 } },
-	};
+	static const uint64_t sizes[] = { MIB(2), MIB(30), MIB(256), MIB(510), MIB(1024) };
+	uint64_t handle;
 
 	(void)state;
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		unsigned counts[BO_POOL_CLASSES] = { 0 };
-		uint64_t left_bytes = rows[i].bytes;
-
-		while (left_bytes) {
-			uint64_t bytes = bo_pool_class_bytes(left_bytes);
-
-			counts[bytes == MIB(2)  ? 0 :
-			       bytes == MIB(32) ? 1 :
-			       bytes == MIB(64) ? 2 :
-						  3]++;
-			left_bytes -= bytes;
-		}
-		assert_memory_equal(counts, rows[i].counts, sizeof(counts));
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		assert_true(bo_pool_give(&pool, sizes[i], i + 1));
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		assert_true(bo_pool_take(&pool, sizes[i], &handle));
+		assert_int_equal(handle, i + 1);
+		assert_false(bo_pool_take(&pool, sizes[i], &handle));
 	}
-	assert_int_equal(bo_pool_class_bytes(1), MIB(2));
 }
 
 static void ttm_pool_alloc_order_caching_match(void **state)
@@ -122,9 +105,10 @@ static void ttm_pool_free_no_dma_alloc(void **state)
 	uint64_t handle;
 
 	(void)state;
-	assert_false(bo_pool_give(&pool, MIB(4), 1));
+	assert_false(bo_pool_give(&pool, MIB(3), 1));
+	assert_false(bo_pool_give(&pool, MIB(1026), 1));
 	assert_false(bo_pool_give(&pool, 0, 1));
-	assert_false(bo_pool_take(&pool, MIB(4), &handle));
+	assert_false(bo_pool_take(&pool, MIB(3), &handle));
 	bo_pool_set_bound(&pool, MIB(66));
 	assert_true(bo_pool_give(&pool, MIB(64), 1));
 	assert_true(bo_pool_give(&pool, MIB(2), 2));
@@ -163,11 +147,11 @@ static void what_is_oldest_is_trimmed_first(void **state)
 	assert_int_equal(bo_pool_tick(&pool, 5, out, 8), 0);
 	assert_true(bo_pool_give(&pool, MIB(64), 3));
 	assert_true(bo_pool_give(&pool, MIB(2), 4));
-	assert_int_equal(bo_pool_trim(&pool, MIB(90), out, 8), 1);
-	assert_int_equal(out[0].handle, 2);
-	assert_int_equal(bo_pool_trim(&pool, 0, out, 2), 2);
+	assert_int_equal(bo_pool_trim(&pool, MIB(90), out, 8), 2);
 	assert_int_equal(out[0].handle, 1);
-	assert_int_equal(out[1].handle, 3);
+	assert_int_equal(out[1].handle, 2);
+	assert_int_equal(bo_pool_trim(&pool, 0, out, 1), 1);
+	assert_int_equal(out[0].handle, 3);
 	assert_int_equal(bo_pool_kept(&pool), MIB(2));
 	assert_int_equal(bo_pool_trim(&pool, MIB(2), out, 8), 0);
 }

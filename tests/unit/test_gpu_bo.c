@@ -1,5 +1,7 @@
 #include "drv/gpu_bo.h"
 
+#include "core/bo_hold.h"
+#include "failing_driver.h"
 #include "moving.h"
 
 #define MACHINE "mem=256m,context=8m"
@@ -30,10 +32,140 @@ static void bytes_move_with_the_object(void)
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 }
 
+static struct {
+	CUresult (*create)(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p,
+			   unsigned long long f);
+	unsigned of_host;
+} made;
+
+static CUresult count_made(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p,
+			   unsigned long long f)
+{
+	made.of_host += p->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+	return made.create(h, n, p, f);
+}
+
+/* Pinning is what a suspension costs: what the first one pinned serves the next. */
+static void a_second_suspension_pins_nothing(void)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo objects[4];
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	for (unsigned i = 0; i < 4; i++) {
+		moving_make(&objects[i], i * 4 * GRAIN, (i + 1) * GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i);
+	}
+	made.create = real.cuMemCreate;
+	real.cuMemCreate = count_made;
+	for (unsigned round = 0; round < 3; round++) {
+		CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
+		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		CHECK_EQ(made.of_host, 4);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		CHECK(moving_holds(&objects[i], i));
+		bo_put(&objects[i]);
+	}
+}
+
+static struct {
+	uint64_t free_bytes;  /* of the card before */
+	bool is_outside;      /* fresh memory was in hand, and who had it was not inside the gate */
+	unsigned were_inside; /* looks at some */
+} look;
+
+static void look_at_hand(const struct bo_device *device)
+{
+	bool is_inside = atomic_load(&gate_cell->in) & 1;
+
+	if (!device->managers[BO_VRAM].pending_bytes || sim_gpu_free_bytes() == look.free_bytes)
+		return;
+	if (is_inside)
+		look.were_inside++;
+	else
+		look.is_outside = true;
+}
+
+/* Who shuts the gate finds fresh memory with an object or with nobody. */
+static void fresh_memory_is_taken_and_mapped_in_one_pass(void)
+{
+	struct bo bo;
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	bo_init(&bo, &gpu.device, gpu.start, GRAIN, 0);
+	bo.user = &gpu;
+	look.free_bytes = sim_gpu_free_bytes();
+	failing_start();
+	/* Each step fails: memory, its mapping, the access to it. */
+	for (unsigned at = 1; at <= 3; at++) {
+		failing_from(at, at, CUDA_ERROR_OUT_OF_MEMORY);
+		gpu.device.on_change = look_at_hand;
+		moving_put(&bo, BO_VRAM);
+		gpu.device.on_change = moving_changed;
+		CHECK_EQ(moving_put(&bo, BO_NONE), 0);
+		CHECK(!(atomic_load(&gate_cell->in) & 1));
+		CHECK_EQ(sim_gpu_free_bytes(), look.free_bytes);
+	}
+	CHECK(look.were_inside > 2 && !look.is_outside);
+	failing_none();
+	CHECK_EQ(moving_put(&bo, BO_VRAM), 0);
+	bo_put(&bo);
+	CHECK(!(atomic_load(&gate_cell->in) & 1));
+	CHECK_EQ(gate_close(NSEC_PER_SEC), 0);
+	gate_open();
+}
+
+static void *shut_it(void *arg)
+{
+	_Atomic unsigned *is_shut = arg;
+
+	CHECK_EQ(gate_close(NSEC_PER_SEC), 0);
+	atomic_store(is_shut, 1);
+	while (atomic_load(is_shut) == 1)
+		clock_sleep_ns(NSEC_PER_MSEC);
+	gate_open();
+	return NULL;
+}
+
+/* Who suspends waits for who gives memory back: that one must not wait at the gate. */
+static void who_ends_objects_does_not_wait_at_the_gate(void)
+{
+	static _Atomic unsigned is_shut;
+	pthread_t thread;
+	struct bo bo;
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	moving_make(&bo, 0, GRAIN, BO_VRAM);
+	CHECK_EQ(pthread_create(&thread, NULL, shut_it, &is_shut), 0);
+	while (!atomic_load(&is_shut))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	/* Work that is not known to be done. */
+	bo_add_fence(&bo, epoch_open());
+	bo_put(&bo);
+	CHECK(bo_reap(&gpu.device));
+	atomic_store(&is_shut, 2);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	while (bo_reap(&gpu.device))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	moving_make(&bo, 0, GRAIN, BO_VRAM);
+	atomic_store(&is_shut, 0);
+	CHECK_EQ(pthread_create(&thread, NULL, shut_it, &is_shut), 0);
+	while (!atomic_load(&is_shut))
+		clock_sleep_ns(NSEC_PER_MSEC);
+	bo_put(&bo);
+	CHECK(!bo_reap(&gpu.device));
+	atomic_store(&is_shut, 2);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(bytes_move_with_the_object),
+		fresh_test(a_second_suspension_pins_nothing),
+		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
+		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};
 
 	return cmocka_run_group_tests_name("gpu_bo", tests, NULL, NULL);

@@ -111,6 +111,89 @@ static void what_is_kept_goes_before_a_refusal(void)
 	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, UNIT, &chunk), -ENOMEM);
 }
 
+static struct {
+	uint64_t bound_bytes, taken_bytes, kept_bytes;
+} tenant;
+
+static int count_take(void *arg, uint64_t bytes)
+{
+	(void)arg;
+	if (tenant.taken_bytes + bytes > tenant.bound_bytes)
+		return -ENOSPC;
+	tenant.taken_bytes += bytes;
+	return 0;
+}
+
+static void count_give(void *arg, uint64_t bytes)
+{
+	(void)arg;
+	tenant.taken_bytes -= bytes;
+}
+
+static void count_keep(void *arg, int64_t bytes)
+{
+	(void)arg;
+	tenant.kept_bytes += (uint64_t)bytes;
+}
+
+static const struct bo_host counted = { .take = count_take,
+					.give = count_give,
+					.keep = count_keep };
+
+static void start_counted(uint64_t keep_bytes)
+{
+	start(keep_bytes);
+	tenant.bound_bytes = 4 * UNIT;
+	gpu_store_count(&store, &counted);
+}
+
+/* What is kept is within the bound, and goes when another size has no room beside it. */
+static void what_is_kept_counts(void)
+{
+	struct gpu_chunk *chunks[4], *large;
+
+	start_counted(UINT64_MAX);
+	for (int i = 0; i < 4; i++)
+		chunks[i] = take(GPU_VMM_HOST, UNIT);
+	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
+	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, UNIT, &large), -ENOMEM);
+	CHECK_EQ(gpu_store_take_pages(&store, UNIT, &large), -ENOMEM);
+	for (int i = 0; i < 4; i++)
+		gpu_store_give(&store, chunks[i]);
+	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
+	CHECK_EQ(tenant.kept_bytes, 4 * UNIT);
+	chunks[0] = take(GPU_VMM_HOST, UNIT);
+	CHECK_EQ(tenant.kept_bytes, 3 * UNIT);
+	large = take(GPU_VMM_HOST, 2 * UNIT);
+	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
+	CHECK_EQ(tenant.kept_bytes, UNIT);
+	gpu_store_give(&store, large);
+	gpu_store_give(&store, chunks[0]);
+	for (int i = 0; i < 1000; i++)
+		gpu_store_tick(&store);
+	CHECK_EQ(tenant.taken_bytes, 0);
+	CHECK_EQ(tenant.kept_bytes, 0);
+}
+
+static void what_is_not_had_does_not_count(void)
+{
+	struct gpu_chunk *chunk;
+
+	start_counted(0);
+	failing_from(1, 2, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, UNIT, &chunk), -ENOMEM);
+	failing_none();
+	CHECK_EQ(tenant.taken_bytes, 0);
+	gpu_store_give(&store, take(GPU_VMM_HOST, UNIT));
+	CHECK_EQ(gpu_store_take_pages(&store, 2 * UNIT, &chunk), 0);
+	CHECK_EQ(tenant.taken_bytes, 2 * UNIT);
+	gpu_store_give(&store, chunk);
+	CHECK_EQ(tenant.taken_bytes, 0);
+	CHECK_EQ(tenant.kept_bytes, 0);
+	CHECK_EQ(gpu_store_take_pages(&store, UINT64_MAX / 4, &chunk), -ENOMEM);
+	CHECK_EQ(tenant.taken_bytes, 0);
+}
+
 /* Where a device cannot map host memory, which is tried, there are pages. */
 static void pages_are_written_and_given_back(void)
 {
@@ -123,7 +206,7 @@ static void pages_are_written_and_given_back(void)
 	CHECK(!store.has_host);
 	failing_none();
 	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, 3 * UNIT, &chunk), -ENOTSUP);
-	CHECK_EQ(gpu_store_take_pages(3 * UNIT, &chunk), 0);
+	CHECK_EQ(gpu_store_take_pages(&store, 3 * UNIT, &chunk), 0);
 	CHECK(!chunk->handle && chunk->pages);
 	memset(chunk->pages, 1, 3 * UNIT);
 	gpu_store_give(&store, chunk);
@@ -154,6 +237,8 @@ int main(void)
 		fresh_test(device_memory_goes_back_at_once),
 		fresh_test(it_goes_with_its_last_user),
 		fresh_test(what_is_kept_goes_before_a_refusal),
+		fresh_test(what_is_kept_counts),
+		fresh_test(what_is_not_had_does_not_count),
 		fresh_test(pages_are_written_and_given_back),
 		fresh_test(the_trial_leaves_nothing),
 	};

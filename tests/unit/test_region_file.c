@@ -331,6 +331,7 @@ static void test_another_layout_of_ours(void **state)
 	open_good(&r, &plain);
 	r.own->layout = RATION_LAYOUT + 1;
 	memset(r.own->reserved, 7, sizeof(r.own->reserved));
+	r.own->host_wanted = r.own->resumes = 7;
 	r.own->spec_change = 7;
 	r.hami->utilization_switch = 0;
 	region_close(&r);
@@ -338,7 +339,9 @@ static void test_another_layout_of_ours(void **state)
 	assert_int_equal(r.own->generation, 1);
 	assert_int_equal(r.hami->utilization_switch, 0);
 	assert_int_equal(r.own->suspend_want, RATION_RUN);
-	for (int i = 0; i < 30; i++)
+	assert_int_equal(r.own->host_wanted, 0);
+	assert_int_equal(r.own->resumes, 0);
+	for (size_t i = 0; i < sizeof(r.own->reserved) / sizeof(r.own->reserved[0]); i++)
 		assert_int_equal(r.own->reserved[i], 0);
 	/* The one change since. */
 	assert_int_equal(r.own->spec_change, 2);

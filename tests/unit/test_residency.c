@@ -40,6 +40,28 @@ static void test_the_sum_has_a_bound(void **state)
 	free(own);
 }
 
+/* What is kept at hand counts, and is free to whoever asks. */
+static void test_what_is_kept_can_be_had(void **state)
+{
+	struct ration_region *own = make();
+
+	(void)state;
+	own->flags = RATION_FLAG_OVERSUBSCRIBE;
+	own->host_bytes = 8 * MIB;
+	assert_int_equal(residency_add(own, 0, RESIDENCY_HOST, 6 * MIB, 8 * MIB), 0);
+	assert_int_equal(residency_free(own, 0, MIB), 3 * MIB);
+	residency_keep(own, 0, 4 * MIB);
+	assert_int_equal(residency_free(own, 0, MIB), 7 * MIB);
+	assert_int_equal(residency_sum(own, RESIDENCY_HOST), 6 * MIB);
+	assert_int_equal(residency_kept(own, HAMI_SLOTS), 4 * MIB);
+	assert_int_equal(residency_kept(own, 0), 0);
+	residency_keep(own, 0, -(int64_t)MIB);
+	assert_int_equal(residency_kept(own, 1), 3 * MIB);
+	residency_clear(own, 0);
+	assert_int_equal(residency_kept(own, HAMI_SLOTS), 0);
+	free(own);
+}
+
 static struct {
 	struct ration_region *own;
 	uint64_t granted_bytes, worst_bytes;
@@ -85,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_sum_has_a_bound),
+		cmocka_unit_test(test_what_is_kept_can_be_had),
 		cmocka_unit_test(test_a_crowd_never_passes_it),
 	};
 

@@ -8,6 +8,7 @@
 #include "hook/gated.h"
 #include "hook/making.h"
 #include "hook/metering.h"
+#include "hook/room.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -76,9 +77,9 @@ static CUresult create(create_fn *call, const struct create *c)
 	what = making_begin(&m, c->ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(call(c));
 	if (what == ENTER_FORWARD)
-		return res;
+		return GATE_CALL(call(c));
+	res = ROOM_CALL(m.dev, m.expected_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
 		return res;
@@ -299,12 +300,13 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		what = making_begin_primary(&m, ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (what == ENTER_FORWARD) {
+		res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 		if (res == CUDA_SUCCESS)
 			look_at_primary(*out_ctx, ord);
 		return res;
 	}
+	res = ROOM_CALL(m.dev, m.expected_bytes, real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
 		return res;

@@ -5,6 +5,7 @@
 #include "hook/first_launch.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -92,7 +93,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	res = reserve(&reserved, &o, limit, has_before ? &before : NULL, value);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
+	res = ROOM_CALL_HERE(0, real.cuCtxSetLimit(limit, value));
 	finish(&reserved, &o, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
@@ -119,7 +120,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
-	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
+	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :
+			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res == CUDA_SUCCESS)
 		gpu_fence_add_primary((struct cuda_ord){ dev });
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)

@@ -11,6 +11,7 @@
 #include "core/gate.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
+#include "hook/room.h"
 #include "hook/uses.h"
 #include "hook/work.h"
 
@@ -52,7 +53,6 @@
 	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
 	{                                                                               \
 		struct work w;                                                          \
-		uint32_t was_in;                                                        \
 		CUresult res;                                                           \
                                                                                         \
 		if (!ENTER_HAS(sym))                                                    \
@@ -60,18 +60,12 @@
 		if (object_use_is_wanted()) {                                           \
 			uses;                                                           \
 		}                                                                       \
-		if (work_passes(function)) {                                            \
-			was_in = gate_enter();                                          \
-			res = real.sym(GATED_ARGS(__VA_ARGS__));                        \
-			gate_leave(was_in);                                             \
-			return res;                                                     \
-		}                                                                       \
+		if (work_passes(function))                                              \
+			return ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));    \
 		res = work_begin(&w, call);                                             \
 		if (res != CUDA_SUCCESS)                                                \
 			return res;                                                     \
-		was_in = gate_enter();                                                  \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
-		gate_leave(was_in);                                                     \
+		res = ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));             \
 		work_end(&w, res);                                                      \
 		return res;                                                             \
 	}                                                                               \
@@ -86,6 +80,9 @@
 			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
 		gate_leave_try(was_in);                                                 \
+		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&             \
+		    room_make_here(&(struct room){ 0 }, 0))                             \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
 		return res;                                                             \
 	}
 

@@ -37,6 +37,11 @@ bool movable_is_on(void)
 	return atomic_load_explicit(&state.s.is_on, memory_order_relaxed);
 }
 
+bool movable_may_spill(void)
+{
+	return movable_is_on() && state.s.may_spill;
+}
+
 static uint64_t addresses_for(struct dev dev)
 {
 	uint64_t physical_bytes = state.s.own->devices[dev.v].physical_bytes;

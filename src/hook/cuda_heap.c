@@ -93,7 +93,8 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	res = reserve(&reserved, &o, limit, has_before ? &before : NULL, value);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = ROOM_CALL_HERE(0, real.cuCtxSetLimit(limit, value));
+	res = ROOM_CALL_HERE(bytes_sum(reserved.heap_bytes, reserved.stack.bytes),
+			     real.cuCtxSetLimit(limit, value));
 	finish(&reserved, &o, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */

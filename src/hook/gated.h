@@ -49,41 +49,41 @@
 #define WORK_WITH(sym, uses, function, call, ...) \
 	WORK_OF(sym, true, uses, function, call, __VA_ARGS__)
 
-#define WORK_OF(sym, is_right, uses, function, call, ...)                               \
-	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
-	{                                                                               \
-		struct work w;                                                          \
-		CUresult res;                                                           \
-                                                                                        \
-		if (!ENTER_HAS(sym))                                                    \
-			return enter_missing();                                         \
-		if (object_use_is_wanted()) {                                           \
-			uses;                                                           \
-		}                                                                       \
-		if (work_passes(function))                                              \
-			return ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));    \
-		res = work_begin(&w, call);                                             \
-		if (res != CUDA_SUCCESS)                                                \
-			return res;                                                     \
-		res = ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));             \
-		work_end(&w, res);                                                      \
-		return res;                                                             \
-	}                                                                               \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                  \
-	{                                                                               \
-		uint32_t was_in;                                                        \
-		CUresult res;                                                           \
-                                                                                        \
-		if (!(is_right))                                                        \
-			return CUDA_ERROR_INVALID_VALUE;                                \
-		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
-		gate_leave_try(was_in);                                                 \
-		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&             \
-		    room_make_here(&(struct room){ 0 }, 0))                             \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
-		return res;                                                             \
+#define WORK_OF(sym, is_right, uses, function, call, ...)                                      \
+	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__))        \
+	{                                                                                      \
+		struct work w;                                                                 \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!ENTER_HAS(sym))                                                           \
+			return enter_missing();                                                \
+		if (object_use_is_wanted()) {                                                  \
+			uses;                                                                  \
+		}                                                                              \
+		if (work_passes(function))                                                     \
+			return ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));           \
+		res = work_begin(&w, call);                                                    \
+		if (res != CUDA_SUCCESS)                                                       \
+			return res;                                                            \
+		res = ROOM_CALL_HERE(work_lacks_bytes(&w), real.sym(GATED_ARGS(__VA_ARGS__))); \
+		work_end(&w, res);                                                             \
+		return res;                                                                    \
+	}                                                                                      \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                         \
+	{                                                                                      \
+		uint32_t was_in;                                                               \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!(is_right))                                                               \
+			return CUDA_ERROR_INVALID_VALUE;                                       \
+		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                      \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                       \
+		gate_leave_try(was_in);                                                        \
+		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                    \
+		    room_make_here(&(struct room){ 0 }, 0))                                    \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		return res;                                                                    \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */

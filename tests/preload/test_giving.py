@@ -7,7 +7,7 @@ KINDS = ["handle", "async", "array", "mipmap", "context", "green", "module", "lo
 @pytest.fixture(name="full")
 def make_full(place):
     """A card of 1 GiB, of which the tenant may have more than there is."""
-    place.sim["mem"] = "1g"
+    place.sim.update({"mem": "1g", "sms": 16})
     place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_MEM": "8g", "RATION_HOST": "2g"}
     return place
 

@@ -148,11 +148,27 @@ static void rest(int argc, char **argv)
 	}
 }
 
+/* near: as many pieces as are to be had, where they lie. */
+static void near(int argc, char **argv)
+{
+	CUdeviceptr p;
+	CUresult res;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	while ((res = cuMemAlloc_v2(&p, PIECE_BYTES)) == CUDA_SUCCESS)
+		OK(cuMemsetD32_v2(p, 1, PIECE_BYTES / 4));
+	IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+	client_say("card", client_own()->residency[0].card_bytes[0] / MIB);
+	client_say("host", client_own()->residency[0].host_bytes / MIB);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
 		{ "hot", hot },   { "scan", scan }, { "fill", fill },
-		{ "busy", busy }, { "rest", rest }, { 0 },
+		{ "busy", busy }, { "rest", rest }, { "near", near }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

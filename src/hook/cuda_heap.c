@@ -1,6 +1,7 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
 #include "base/bytes.h"
 #include "core/gate.h"
+#include "core/green.h"
 #include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
@@ -110,6 +111,22 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	return overhead_refuse(&o);
 }
 
+/*
+ * What is allocated while it is current belongs to the primary context, which is looked at like one
+ * that the program retains: its end has to find it. The green context keeps it alive.
+ */
+static void enter_green(CUgreenCtx green, CUdevice ord)
+{
+	CUcontext ctx, primary;
+
+	if (!init_is_member() || !real.cuCtxFromGreenCtx || !real.cuDevicePrimaryCtxRelease_v2 ||
+	    real.cuCtxFromGreenCtx(&ctx, green) != CUDA_SUCCESS ||
+	    hook_cuDevicePrimaryCtxRetain(&primary, ord) != CUDA_SUCCESS)
+		return;
+	green_enter(ctx, primary);
+	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
+}
+
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
@@ -125,24 +142,28 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res == CUDA_SUCCESS)
 		gpu_fence_add_primary((struct cuda_ord){ dev });
-	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
+	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
+		if (res == CUDA_SUCCESS)
+			enter_green(*out_green, dev);
 		return res;
+	}
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
 	return overhead_refuse(&o);
 }
 
-/* The context of its own that it is current by; of an unknown one there is none. */
-static void end_work_in(CUgreenCtx green)
+/* The context of its own that it is current by; NULL of an unknown one. */
+static CUcontext context_of(CUgreenCtx green)
 {
 	CUcontext ctx;
 
-	if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
-		metering_end_context(ctx);
+	return real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS ? ctx :
+											       NULL;
 }
 
 /* Which device it was on no call tells: the calling thread's is looked at, the others later. */
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
+	CUcontext ctx = NULL;
 	struct overhead o;
 	CUresult res;
 
@@ -150,9 +171,13 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		end_work_in(green);
+		ctx = context_of(green);
+	if (ctx)
+		metering_end_context(ctx);
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		green_leave(ctx);
 		overhead_finish(&o);
+	}
 	return res;
 }

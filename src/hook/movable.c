@@ -172,6 +172,17 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	return MOVABLE_DONE;
 }
 
+/*
+ * An error that earlier work left in the context, which the driver says to a free and frees nothing.
+ * What is still running is not waited for. During a capture such a question would break it.
+ */
+static CUresult left_error(void)
+{
+	CUresult res = real.cuStreamQuery ? real.cuStreamQuery(NULL) : CUDA_SUCCESS;
+
+	return status_is_sticky(res) ? res : CUDA_SUCCESS;
+}
+
 enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 {
 	struct cuda_ord ord;
@@ -179,7 +190,7 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 
 	if (!gpu_cuda_current(&ord, &ctx))
 		return MOVABLE_DRIVER;
-	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	*out_res = GATE_CALL(capture_any() ? enter_would_allow() : left_error());
 	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
 		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;

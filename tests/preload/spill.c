@@ -167,8 +167,13 @@ static void near(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },   { "scan", scan }, { "fill", fill },
-		{ "busy", busy }, { "rest", rest }, { "near", near }, { 0 },
+		{ "hot", hot },
+		{ "scan", scan },
+		{ "fill", fill },
+		{ "busy", busy },
+		{ "rest", rest },
+		{ "near", near },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -338,7 +338,7 @@ static void test_another_layout_of_ours(void **state)
 	assert_int_equal(r.own->generation, 1);
 	assert_int_equal(r.hami->utilization_switch, 0);
 	assert_int_equal(r.own->suspend_want, RATION_RUN);
-	for (int i = 0; i < 30; i++)
+	for (size_t i = 0; i < sizeof(r.own->reserved) / sizeof(r.own->reserved[0]); i++)
 		assert_int_equal(r.own->reserved[i], 0);
 	/* The one change since. */
 	assert_int_equal(r.own->spec_change, 2);

@@ -6,6 +6,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "hook/movable.h"
+#include "hook/suspend.h"
 
 /* What goes at least, twice as much with each try: what the driver lacks it does not say. */
 #define STEP_BYTES (UINT64_C(32) << 20)
@@ -26,6 +27,15 @@ static bool card_free(struct dev dev, uint64_t *out_bytes)
 	return true;
 }
 
+/* What is away comes back when the tenant is resumed: until then nobody can say what goes. */
+static bool was_suspended(void)
+{
+	if (!suspend_is_shut())
+		return false;
+	gate_leave(gate_enter());
+	return true;
+}
+
 bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 {
 	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
@@ -33,6 +43,8 @@ bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 	if (!movable_may_spill() || room->tries >= TRIES_MOST || gate_has_entered() ||
 	    capture_any())
 		return false;
+	if (was_suspended())
+		return true;
 	most_bytes = object_evict_most(dev);
 	if (most_bytes == 0)
 		return false;
@@ -48,7 +60,7 @@ bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 	if (room->tries || lack_bytes == 0)
 		lack_bytes = bytes_sum(lack_bytes, STEP_BYTES << room->tries);
 	room->tries++;
-	return object_evict(dev, lack_bytes);
+	return object_evict(dev, lack_bytes) || was_suspended();
 }
 
 bool room_make_here(struct room *room, uint64_t bytes)

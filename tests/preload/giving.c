@@ -282,6 +282,35 @@ static void threads(int argc, char **argv)
 	check(4 * 48 * MIB);
 }
 
+static _Atomic bool is_over;
+
+static void *take_on(void *arg)
+{
+	(void)arg;
+	while (!is_over) {
+		CUmemGenericAllocationHandle h;
+
+		OK(cuMemCreate(&h, 48 * MIB, &prop, 0));
+		OK(cuMemRelease(h));
+	}
+	return NULL;
+}
+
+/* steered: asks again and again while it is suspended and resumed. */
+static void steered(int argc, char **argv)
+{
+	pthread_t id;
+
+	(void)argc;
+	(void)argv;
+	fill();
+	pthread_create(&id, NULL, take_on, NULL);
+	client_pause("working");
+	is_over = true;
+	pthread_join(id, NULL);
+	check(960 * MIB);
+}
+
 /* holder: fills the card and says so; its bytes are right when it is let go. */
 static void holder(int argc, char **argv)
 {
@@ -310,23 +339,12 @@ static void other(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "handle", handle },
-		{ "async", async },
-		{ "array", array },
-		{ "mipmap", mipmap },
-		{ "context", context },
-		{ "green", green },
-		{ "module", module },
-		{ "local", local },
-		{ "heap", heap },
-		{ "graph", graph },
-		{ "nothing", nothing },
-		{ "captured", captured },
-		{ "bounded", bounded },
-		{ "threads", threads },
-		{ "holder", holder },
-		{ "other", other },
-		{ 0 },
+		{ "handle", handle },   { "async", async },     { "array", array },
+		{ "mipmap", mipmap },   { "context", context }, { "green", green },
+		{ "module", module },   { "local", local },     { "heap", heap },
+		{ "graph", graph },     { "nothing", nothing }, { "captured", captured },
+		{ "bounded", bounded }, { "threads", threads }, { "steered", steered },
+		{ "holder", holder },   { "other", other },     { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -46,3 +46,11 @@ def test_another_process_gives_way(full):
     holder.go().end()
     other.go().end()
 
+
+
+def test_suspended_meanwhile(full):
+    program = full.start("giving", "steered").await_word("working")
+    for _ in range(6):
+        full.suspend(True)
+        full.suspend(False)
+    program.go().end()

@@ -6,6 +6,7 @@
 #include "hook/first_launch.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
+#include "hook/primary.h"
 #include "hook/room.h"
 
 #include <errno.h>
@@ -119,10 +120,12 @@ static void enter_green(CUgreenCtx green, CUdevice ord)
 {
 	CUcontext ctx, primary;
 
-	if (!init_is_member() || !real.cuCtxFromGreenCtx || !real.cuDevicePrimaryCtxRelease_v2 ||
+	if (!init_is_member() || !real.cuCtxFromGreenCtx || !real.cuDevicePrimaryCtxRetain ||
+	    !real.cuDevicePrimaryCtxRelease_v2 ||
 	    real.cuCtxFromGreenCtx(&ctx, green) != CUDA_SUCCESS ||
-	    hook_cuDevicePrimaryCtxRetain(&primary, ord) != CUDA_SUCCESS)
+	    GATE_CALL(real.cuDevicePrimaryCtxRetain(&primary, ord)) != CUDA_SUCCESS)
 		return;
+	primary_look(primary, ord);
 	green_enter(ctx, primary);
 	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 }

@@ -173,7 +173,7 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 }
 
 /*
- * An error that earlier work left in the context, which the driver says to a free and frees nothing.
+ * An error that earlier work left in the context: the driver says it to a free and frees nothing.
  * What is still running is not waited for. During a capture such a question would break it.
  */
 static CUresult left_error(void)

@@ -4,6 +4,7 @@
 #include "drv/capture.h"
 #include "drv/gpu_vmm.h"
 #include "drv/real.h"
+#include "drv/status.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -20,12 +21,13 @@ static uint32_t word_at(uint64_t i)
 	return (uint32_t)(i * 2654435761u) ^ 0x52617469u;
 }
 
+/* An answer that says nothing of the work is asked for again. */
 static bool is_over(CUstream stream)
 {
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	CUresult res;
 
-	while ((res = real.cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY &&
+	while ((res = real.cuStreamQuery(stream)) != CUDA_SUCCESS && !status_is_sticky(res) &&
 	       clock_now_ns() < until_ns)
 		clock_sleep_ns(NAP_NS);
 	return res == CUDA_SUCCESS;
@@ -66,7 +68,8 @@ static int copy(CUdeviceptr addr)
 		free(words);
 		return -EAGAIN;
 	}
-	is_right = copy_round(addr, words, stream);
+	/* A call that failed once says nothing of the memory. */
+	is_right = copy_round(addr, words, stream) || copy_round(addr, words, stream);
 	real.cuStreamDestroy_v2(stream);
 	free(words);
 	return is_right ? 0 : -EIO;
@@ -77,8 +80,8 @@ static int map_and_copy(struct cuda_ord ord, uint64_t addr, uint64_t handle)
 	int rc = gpu_vmm_map(addr, BYTES, handle);
 
 	if (rc < 0)
-		return -EIO;
-	rc = gpu_vmm_allow(addr, BYTES, &ord, 1) < 0 ? -EIO : copy(addr);
+		return -EAGAIN;
+	rc = gpu_vmm_allow(addr, BYTES, &ord, 1) < 0 ? -EAGAIN : copy(addr);
 	gpu_vmm_unmap(addr, BYTES);
 	return rc;
 }

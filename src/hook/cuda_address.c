@@ -77,8 +77,9 @@ CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, 
 {
 	if (!ENTER_HAS(cuMemGetHandleForAddressRange))
 		return enter_missing();
-	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, pinned(addr, bytes), bytes,
-							    type, flags));
+	/* Outside of the gate: it may have to move. */
+	addr = pinned(addr, bytes);
+	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
 }
 
 /* An object's memory has no handle that another process could open in this way. */

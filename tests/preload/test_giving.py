@@ -6,8 +6,8 @@ KINDS = ["handle", "async", "array", "mipmap", "context", "green", "module", "lo
 
 @pytest.fixture(name="full")
 def make_full(place):
-    """A card of 1 GiB, of which the tenant may have more than there is."""
-    place.sim.update({"mem": "1g", "sms": 16})
+    """A card of 512 MiB, of which the tenant may have more than there is."""
+    place.sim.update({"mem": "512m", "sms": 16})
     place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_MEM": "8g", "RATION_HOST": "2g"}
     return place
 
@@ -17,7 +17,7 @@ def test_the_card_gives_way(full, kind):
     full.run("giving", kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["local", "graph"])
 def test_it_does_so_where_launches_are_measured(full, kind):
     full.settings["RATION_SM"] = "90"
     full.run("giving", kind)

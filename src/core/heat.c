@@ -69,8 +69,8 @@ static unsigned hottest(const struct heat_item *items, unsigned count, uint64_t 
 }
 
 /*
- * The coldest that may go behind `last`, which goes already (`count`: none does); `count` when there
- * is none. Of two that are alike the first. One pass for each that goes.
+ * The coldest that may go behind `last`, which goes already (`count`: none does); `count` when
+ * there is none. Of two that are alike the first. One pass for each that goes.
  */
 static unsigned coldest(const struct heat_item *items, unsigned count, unsigned last)
 {

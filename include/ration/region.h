@@ -218,7 +218,12 @@ struct ration_region {
 	/* Likewise, of who finds no room in host memory. */
 	uint32_t host_wanted;
 	uint32_t resumes; /* raised by who resumes all, those too that a signal has suspended */
-	uint64_t reserved[29];
+	/*
+	 * Blocks of 2 MiB that are to leave each card for what cannot move: whoever sends some away
+	 * takes them off. Atomic, any process.
+	 */
+	uint32_t room_blocks[RATION_DEVICES];
+	uint64_t reserved[13];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];
@@ -280,6 +285,7 @@ RATION_AT(ration_region, flags, 2288);
 RATION_AT(ration_region, spec_change, 2292);
 RATION_AT(ration_region, resident_bytes, 2296);
 RATION_AT(ration_region, suspend_want, 2312);
+RATION_AT(ration_region, room_blocks, 2328);
 RATION_AT(ration_region, hint, 2560);
 RATION_AT(ration_region, devices, 3584);
 RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);

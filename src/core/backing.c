@@ -1,6 +1,8 @@
 #include "core/backing.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "base/sys.h"
 #include "core/charge.h"
 #include "core/gate.h"
 #include "shm/residency.h"
@@ -10,6 +12,9 @@
 
 /* An object larger than this would move in one piece that is too large. */
 #define BO_BYTES (UINT64_C(256) << 20)
+
+/* Between two attempts at what is busy. */
+#define BUSY_NAP_NS NSEC_PER_MSEC
 
 static const struct bo_want in_vram[] = { { .place = BO_VRAM } };
 static const struct bo_placement vram = { in_vram, 1 };
@@ -232,7 +237,7 @@ void backing_init(struct backing_device *device, struct dev dev,
 }
 
 /* Memory for one object. Nobody else knows it yet, so that its reservation is had at once. */
-static int fill(struct backing_device *device, struct bo *bo)
+static int fill_once(struct backing_device *device, struct bo *bo)
 {
 	struct bo_ctx ctx = { 0 };
 	int rc = bo_reserve(bo, &ctx);
@@ -241,6 +246,21 @@ static int fill(struct backing_device *device, struct bo *bo)
 		return rc;
 	rc = bo_validate(bo, device->bounds.may_spill ? &either : &vram, &ctx);
 	bo_unreserve(bo);
+	return rc;
+}
+
+/*
+ * What others have pending may be what is missing: who has no ticket waits for that a tenth of a
+ * second at a time, and is not out of memory before it is known whether there is any.
+ */
+static int fill(struct backing_device *device, struct bo *bo)
+{
+	int64_t until_ns = clock_now_ns() + BO_WAIT_NS;
+	int held = sys_cancel_hold(), rc;
+
+	while ((rc = fill_once(device, bo)) == -EBUSY && clock_now_ns() < until_ns)
+		clock_sleep_ns(BUSY_NAP_NS);
+	sys_cancel_release(held);
 	return rc;
 }
 
@@ -299,6 +319,7 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 void backing_close(struct backing *backing, uint64_t fence)
 {
 	unsigned count = backing->count;
+	int held = sys_cancel_hold();
 
 	/* It may end with the last one. */
 	for (unsigned i = 0; i < count; i++) {
@@ -308,13 +329,16 @@ void backing_close(struct backing *backing, uint64_t fence)
 			bo_add_fence(bo, fence);
 		bo_put(bo);
 	}
+	sys_cancel_release(held);
 }
 
 bool backing_reap(struct backing_device *device)
 {
 	uint64_t before = atomic_load(&device->ended);
+	int held = sys_cancel_hold();
 
 	bo_reap(&device->bo);
+	sys_cancel_release(held);
 	return atomic_load(&device->ended) != before;
 }
 
@@ -352,29 +376,45 @@ void backing_trim(struct backing_device *device)
 		device->below->trim(device->owner);
 }
 
+/* Has one on the device and keeps it there. */
+static int pin_once(struct bo *bo)
+{
+	int rc = bo_reserve(bo, NULL);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
+	if (rc == 0)
+		bo_pin(bo);
+	bo_unreserve(bo);
+	return rc;
+}
+
+static int pin(struct bo *bo)
+{
+	int64_t until_ns = clock_now_ns() + BO_WAIT_NS;
+	int held = sys_cancel_hold(), rc;
+
+	/* Who has no ticket is told soon that others are in the way. */
+	while ((rc = pin_once(bo)) == -EBUSY && clock_now_ns() < until_ns)
+		clock_sleep_ns(BUSY_NAP_NS);
+	sys_cancel_release(held);
+	return rc;
+}
+
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end, i;
 	int rc = 0;
 
 	span(backing, addr, bytes, &first, &end);
-	for (i = first; i < end && rc == 0; i++) {
-		rc = bo_reserve(&backing->objects[i].bo, NULL);
-		if (rc < 0)
-			break;
-		rc = bo_validate(&backing->objects[i].bo, &vram, &(struct bo_ctx){ 0 });
-		if (rc == 0)
-			bo_pin(&backing->objects[i].bo);
-		bo_unreserve(&backing->objects[i].bo);
+	for (i = first; i < end; i++) {
+		rc = pin(&backing->objects[i].bo);
 		if (rc < 0)
 			break;
 	}
-	if (rc < 0)
-		while (i-- > first) {
-			bo_reserve(&backing->objects[i].bo, NULL);
-			bo_unpin(&backing->objects[i].bo);
-			bo_unreserve(&backing->objects[i].bo);
-		}
+	while (rc < 0 && i-- > first)
+		bo_unpin(&backing->objects[i].bo);
 	return rc;
 }
 
@@ -383,9 +423,6 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 	unsigned first, end;
 
 	span(backing, addr, bytes, &first, &end);
-	for (unsigned i = first; i < end; i++) {
-		bo_reserve(&backing->objects[i].bo, NULL);
+	for (unsigned i = first; i < end; i++)
 		bo_unpin(&backing->objects[i].bo);
-		bo_unreserve(&backing->objects[i].bo);
-	}
 }

@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "core/function.h"
 #include "core/graph.h"
+#include "core/green.h"
 #include "core/library.h"
 #include "core/local.h"
 #include "core/pool.h"
@@ -70,6 +71,7 @@ void charge_init(const struct gpu_ops *ops)
 	function_init();
 	library_init();
 	local_init();
+	green_init();
 }
 
 void charge_begin(void)

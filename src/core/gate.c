@@ -196,6 +196,12 @@ void gate_leave_slow(uint32_t was_in)
 	is_guest = false;
 }
 
+bool gate_has_entered(void)
+{
+	return is_inside(atomic_load_explicit(&gate_cell->in, memory_order_relaxed),
+			 (uint32_t)sys_gettid());
+}
+
 unsigned gate_inside(void)
 {
 	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);

@@ -96,6 +96,9 @@ static inline void gate_leave(uint32_t was_in)
 		atomic_store_explicit(&cell->in, was_in + 2, memory_order_release);
 }
 
+/* True when the calling thread is inside. */
+bool gate_has_entered(void);
+
 /*
  * What `call`, a call of the driver, says; it is made inside the gate. Nothing that may wait for
  * room, for another thread or for the region belongs in there: who closes the gate waits for it.

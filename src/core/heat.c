@@ -68,25 +68,23 @@ static unsigned hottest(const struct heat_item *items, unsigned count, uint64_t 
 	return best;
 }
 
-static bool goes_already(const struct heat_plan *plan, unsigned i)
+/*
+ * The coldest that may go behind `last`, which goes already (`count`: none does); `count` when
+ * there is none. Of two that are alike the first. One pass for each that goes.
+ */
+static unsigned coldest(const struct heat_item *items, unsigned count, unsigned last)
 {
-	for (unsigned k = 0; k < plan->goes_count; k++)
-		if (plan->goes[k] == i)
-			return true;
-	return false;
-}
-
-/* The coldest that may go and does not yet; `count` when there is none. */
-static unsigned coldest(const struct heat_item *items, unsigned count, const struct heat_plan *plan)
-{
+	uint32_t least = last < count ? hot_by_either(items[last].heat) : 0;
 	unsigned best = count;
 
 	for (unsigned i = 0; i < count; i++) {
 		const struct heat_item *item = &items[i];
+		uint32_t hot = hot_by_either(item->heat);
 
-		if (!item->is_near || item->heat->rounds < REST_ROUNDS || goes_already(plan, i))
+		if (!item->is_near || item->heat->rounds < REST_ROUNDS || hot < least ||
+		    (last < count && hot == least && i <= last))
 			continue;
-		if (best == count || hot_by_either(item->heat) < hot_by_either(items[best].heat))
+		if (best == count || hot < hot_by_either(items[best].heat))
 			best = i;
 	}
 	return best;
@@ -95,7 +93,7 @@ static unsigned coldest(const struct heat_item *items, unsigned count, const str
 void heat_plan(const struct heat_item *items, unsigned count, uint64_t room_bytes,
 	       uint64_t most_bytes, struct heat_plan *out)
 {
-	unsigned comes = hottest(items, count, most_bytes);
+	unsigned comes = hottest(items, count, most_bytes), victim = count;
 	uint64_t moved_bytes;
 	__uint128_t gain;
 
@@ -106,9 +104,9 @@ void heat_plan(const struct heat_item *items, unsigned count, uint64_t room_byte
 	moved_bytes = items[comes].bytes;
 	gain = worth(hot_by_both(items[comes].heat), items[comes].bytes);
 	while (room_bytes < items[comes].bytes && gain > (__uint128_t)WORTH * moved_bytes) {
-		unsigned victim = coldest(items, count, out);
 		__uint128_t loss;
 
+		victim = coldest(items, count, victim);
 		if (victim == count)
 			return;
 		loss = worth(hot_by_either(items[victim].heat), items[victim].bytes);

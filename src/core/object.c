@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/charge.h"
+#include "core/object_evict.h"
 #include "core/object_large.h"
 #include "core/object_pin.h"
 #include "core/object_small.h"
@@ -402,6 +403,7 @@ static bool tick(struct object_device *d)
 	poll_small(d, ask_done(d));
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
 	backing_reap(&d->backing);
+	object_evict_tick(d);
 	return balance_tick(&d->balance, &d->backing);
 }
 

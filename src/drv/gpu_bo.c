@@ -7,6 +7,7 @@
 #include "drv/epoch.h"
 #include "drv/gpu_fence.h"
 #include "drv/gpu_move.h"
+#include "drv/gpu_probe.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -20,12 +21,16 @@ static const struct gpu_bo_setup usual = {
 	.keep_bytes = UINT64_MAX,
 };
 
+/* Whether host memory keeps what the device writes. */
+enum probed { PROBED_NOT, PROBED_RIGHT, PROBED_WRONG };
+
 struct gpu_bo {
 	struct cuda_ord ord;       /* constant */
 	struct gpu_bo_setup setup; /* constant */
 	struct gpu_store store;
 	struct gpu_access access;
 	_Atomic bool is_shared, is_lost; /* atomic */
+	_Atomic uint8_t probed;          /* enum probed; atomic */
 	struct gpu_move move;            /* who has all stand still */
 };
 
@@ -88,7 +93,28 @@ int gpu_bo_open(struct cuda_ord ord, const struct gpu_bo_setup *setup, struct gp
 
 bool gpu_bo_has_gtt(struct gpu_bo *owner)
 {
-	return owner->store.has_host && !atomic_load(&owner->is_shared);
+	return owner->store.has_host && !atomic_load(&owner->is_shared) &&
+	       atomic_load(&owner->probed) != PROBED_WRONG;
+}
+
+/*
+ * Tried with the first memory that is asked for, before anything lies in host memory; until it can
+ * be tried, what the driver says is believed. Two threads may try at once.
+ */
+static void probe(struct gpu_bo *o)
+{
+	int rc;
+
+	if (!o->store.has_host || atomic_load(&o->probed) != PROBED_NOT)
+		return;
+	rc = GATE_CALL(gpu_probe_host(o->ord));
+	if (rc == -EAGAIN)
+		return;
+	if (atomic_exchange(&o->probed, rc == 0 ? PROBED_RIGHT : PROBED_WRONG) == PROBED_NOT &&
+	    rc < 0)
+		log_error("device %d: host memory that is mapped for it does not keep what it "
+			  "writes: nothing of its memory lies there",
+			  o->ord.v);
 }
 
 static struct gpu_chunk *chunk_of(struct bo_memory memory)
@@ -166,6 +192,8 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 
 	if (place == BO_NONE || place >= BO_PLACES || bo->bytes > GPU_BO_MOST_BYTES)
 		return -EINVAL;
+	if (bo->place == BO_NONE)
+		probe(o);
 	if (place == BO_GTT && !gpu_bo_has_gtt(o))
 		return -ENOSPC;
 	if (is_same_memory(bo, place)) {

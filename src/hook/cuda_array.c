@@ -4,6 +4,7 @@
  */
 #include "core/gate.h"
 #include "hook/enter.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -153,7 +154,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 		rc = charge_reserve_object(&charge, dev, ctx, 0);
 	if (rc < 0)
 		return enter_refused_now(rc, dev, estimate(shape));
-	res = GATE_CALL(call(c));
+	res = ROOM_CALL(dev, estimate(shape), call(c));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&charge);
 		return res;

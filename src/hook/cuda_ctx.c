@@ -1,5 +1,4 @@
 /* Contexts: what they cost, and what goes with them. */
-#include "base/process.h"
 #include "core/context.h"
 #include "core/local.h"
 #include "core/object_context.h"
@@ -9,15 +8,10 @@
 #include "hook/gated.h"
 #include "hook/making.h"
 #include "hook/metering.h"
+#include "hook/primary.h"
+#include "hook/room.h"
 
 #include <errno.h>
-#include <stdatomic.h>
-
-struct context_state {
-	/* The primary context of each device, as retained last; atomic. */
-	_Atomic(const void *) primary[RATION_DEVICES];
-};
-PROCESS_STATE(context_state, state);
 
 /*
  * After a context of `dev` went: its cost is off. What it was charged with counts only where the
@@ -77,9 +71,9 @@ static CUresult create(create_fn *call, const struct create *c)
 	what = making_begin(&m, c->ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(call(c));
 	if (what == ENTER_FORWARD)
-		return res;
+		return GATE_CALL(call(c));
+	res = ROOM_CALL(m.dev, m.expected_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
 		return res;
@@ -287,20 +281,6 @@ static void release_primary(CUdevice ord)
 		GATE_CALL(real.cuDevicePrimaryCtxRelease(ord));
 }
 
-/* A primary context that was there: another than we knew of was made unseen, and is counted now. */
-static void look_at_primary(const void *ctx, CUdevice ord)
-{
-	struct dev dev;
-
-	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev) ||
-	    atomic_load(&state.s.primary[dev.v]) == ctx)
-		return;
-	process_wipe_on_fork(&state, sizeof(state));
-	atomic_store(&state.s.primary[dev.v], ctx);
-	gpu_fence_add_context((CUcontext)(uintptr_t)ctx, (struct cuda_ord){ ord }, true);
-	charge_reconcile(dev, QUOTA_CONTEXT);
-}
-
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 {
 	enum enter what = ENTER_FORWARD;
@@ -315,18 +295,18 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		what = making_begin_primary(&m, ord, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (what == ENTER_FORWARD) {
+		res = GATE_CALL(real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 		if (res == CUDA_SUCCESS)
-			look_at_primary(*out_ctx, ord);
+			primary_look(*out_ctx, ord);
 		return res;
 	}
+	res = ROOM_CALL(m.dev, m.expected_bytes, real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
 		return res;
 	}
-	process_wipe_on_fork(&state, sizeof(state));
-	atomic_store(&state.s.primary[m.dev.v], *out_ctx);
+	primary_note(m.dev, *out_ctx);
 	rc = making_finish(&m, *out_ctx);
 	if (rc == 0)
 		gpu_fence_add_context(*out_ctx, (struct cuda_ord){ ord }, true);
@@ -356,7 +336,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
 		return GATE_CALL(call(ord));
 	contexts = context_mark();
-	e.ctx = (CUcontext)(uintptr_t)atomic_load(&state.s.primary[dev.v]);
+	e.ctx = (CUcontext)(uintptr_t)primary_last(dev);
 	primaries = making_primaries(dev);
 	/* If it is not its end, what is launched next begins as in a new one. */
 	metering_end_context(e.ctx);

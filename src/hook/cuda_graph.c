@@ -200,16 +200,16 @@ static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn 
 
 	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
 	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
-		return GATE_CALL(call(i));
+		return ROOM_CALL_HERE(0, call(i));
 	is_known = sum_graph(i->graph, 0, &sum);
 	if (is_known && !is_any(sum.memory.bytes))
-		return GATE_CALL(call(i));
+		return ROOM_CALL_HERE(0, call(i));
 	round_up(sum.memory.bytes);
 	sum.memory.is_kept = sum.unfreed != 0;
 	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
 	if (rc < 0)
 		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
-	res = GATE_CALL(call(i));
+	res = ROOM_CALL_HERE(0, call(i));
 	if (!is_known)
 		return res == CUDA_SUCCESS ? undo(i) : res;
 	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
@@ -387,11 +387,11 @@ static CUresult pass(const struct pass *pass, CUgraphExec exec, CUstream stream)
 	CUresult res;
 
 	if (pass->is_upload || !metering_is_on())
-		return GATE_CALL(pass->call(exec, stream));
+		return ROOM_CALL_HERE(0, pass->call(exec, stream));
 	res = work_begin(&w, work_graph(stream, pass->is_per_thread, exec));
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = GATE_CALL(pass->call(exec, stream));
+	res = ROOM_CALL_HERE(0, pass->call(exec, stream));
 	work_end(&w, res);
 	return res;
 }

@@ -1,10 +1,13 @@
 /* What a context keeps besides modules: its heaps and stacks, and green contexts. */
 #include "base/bytes.h"
 #include "core/gate.h"
+#include "core/green.h"
 #include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
+#include "hook/primary.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -92,7 +95,8 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	res = reserve(&reserved, &o, limit, has_before ? &before : NULL, value);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = GATE_CALL(real.cuCtxSetLimit(limit, value));
+	res = ROOM_CALL_HERE(bytes_sum(reserved.heap_bytes, reserved.stack.bytes),
+			     real.cuCtxSetLimit(limit, value));
 	finish(&reserved, &o, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
@@ -108,6 +112,24 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	return overhead_refuse(&o);
 }
 
+/*
+ * What is allocated while it is current belongs to the primary context, which is looked at like one
+ * that the program retains: its end has to find it. The green context keeps it alive.
+ */
+static void enter_green(CUgreenCtx green, CUdevice ord)
+{
+	CUcontext ctx, primary;
+
+	if (!init_is_member() || !real.cuCtxFromGreenCtx || !real.cuDevicePrimaryCtxRetain ||
+	    !real.cuDevicePrimaryCtxRelease_v2 ||
+	    real.cuCtxFromGreenCtx(&ctx, green) != CUDA_SUCCESS ||
+	    GATE_CALL(real.cuDevicePrimaryCtxRetain(&primary, ord)) != CUDA_SUCCESS)
+		return;
+	primary_look(primary, ord);
+	green_enter(ctx, primary);
+	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
+}
+
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
@@ -119,27 +141,32 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
-	res = GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
+	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :
+			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res == CUDA_SUCCESS)
 		gpu_fence_add_primary((struct cuda_ord){ dev });
-	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0)
+	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
+		if (res == CUDA_SUCCESS)
+			enter_green(*out_green, dev);
 		return res;
+	}
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
 	return overhead_refuse(&o);
 }
 
-/* The context of its own that it is current by; of an unknown one there is none. */
-static void end_work_in(CUgreenCtx green)
+/* The context of its own that it is current by; NULL of an unknown one. */
+static CUcontext context_of(CUgreenCtx green)
 {
 	CUcontext ctx;
 
-	if (real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS)
-		metering_end_context(ctx);
+	return real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&ctx, green) == CUDA_SUCCESS ? ctx :
+											       NULL;
 }
 
 /* Which device it was on no call tells: the calling thread's is looked at, the others later. */
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
+	CUcontext ctx = NULL;
 	struct overhead o;
 	CUresult res;
 
@@ -147,9 +174,13 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		end_work_in(green);
+		ctx = context_of(green);
+	if (ctx)
+		metering_end_context(ctx);
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		green_leave(ctx);
 		overhead_finish(&o);
+	}
 	return res;
 }

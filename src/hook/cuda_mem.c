@@ -2,6 +2,7 @@
 #include "hook/gated.h"
 #include "hook/movable.h"
 #include "hook/own_row.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -87,7 +88,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(real.cuMemAlloc_v2(out_addr, size_bytes));
+	res = ROOM_CALL_HERE(size_bytes, real.cuMemAlloc_v2(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
@@ -113,7 +114,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return refused_narrow(res, real.cuMemAlloc(out_addr, 0));
-	res = GATE_CALL(real.cuMemAlloc(out_addr, size_bytes));
+	res = ROOM_CALL_HERE(size_bytes, real.cuMemAlloc(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
 	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
@@ -133,7 +134,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	what = begin(&c, MANAGED, out_addr && is_right ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(real.cuMemAllocManaged(out_addr, size_bytes, flags));
+	res = ROOM_CALL_HERE(size_bytes, real.cuMemAllocManaged(out_addr, size_bytes, flags));
 	if (res == CUDA_SUCCESS && !is_right)
 		return count_given(MANAGED, *out_addr, size_bytes);
 	if (what != ENTER_CHARGE)
@@ -179,8 +180,8 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (what == ENTER_REFUSE)
 		return res;
-	res = GATE_CALL(real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes, height,
-						element_bytes));
+	res = ROOM_CALL_HERE(bytes, real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes,
+							    height, element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)
 		return count_given(LINEAR, *out_addr, *out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
@@ -204,8 +205,8 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 	if (what == ENTER_REFUSE)
 		return refused_narrow(res, real.cuMemAllocPitch(out_addr, out_pitch_bytes, 0,
 								height, element_bytes));
-	res = GATE_CALL(real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes, height,
-					     element_bytes));
+	res = ROOM_CALL_HERE(bytes, real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes,
+							 height, element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)
 		return count_given(LINEAR, *out_addr, (uint64_t)*out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)

@@ -6,6 +6,7 @@
 #include "core/library.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
+#include "hook/room.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
@@ -28,15 +29,15 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
  * Defines hook_<sym>(params): a load into *out, finished by `finish`, that calls the driver with
  * args.
  */
-#define LOAD(sym, finish, out, params, args)                      \
-	CUresult hook_##sym params                                \
-	{                                                         \
-		struct overhead o;                                \
-                                                                  \
-		if (!ENTER_HAS(sym))                              \
-			return enter_missing();                   \
-		overhead_begin(&o);                               \
-		return finish(&o, GATE_CALL(real.sym args), out); \
+#define LOAD(sym, finish, out, params, args)                              \
+	CUresult hook_##sym params                                        \
+	{                                                                 \
+		struct overhead o;                                        \
+                                                                          \
+		if (!ENTER_HAS(sym))                                      \
+			return enter_missing();                           \
+		overhead_begin(&o);                                       \
+		return finish(&o, ROOM_CALL_HERE(0, real.sym args), out); \
 	}
 
 LOAD(cuModuleLoad, finish_module, out_module, (CUmodule * out_module, const char *path),
@@ -112,8 +113,8 @@ CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 	res = overhead_begin_library(&o, library);
 	if (res != CUDA_SUCCESS)
 		return res;
-	return overhead_finish_library(&o, library,
-				       GATE_CALL(real.cuLibraryGetModule(out_module, library)));
+	return overhead_finish_library(
+		&o, library, ROOM_CALL_HERE(0, real.cuLibraryGetModule(out_module, library)));
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
@@ -128,8 +129,8 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	res = overhead_begin_library(&o, library);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(&o, library,
-				      GATE_CALL(real.cuKernelGetFunction(out_function, kernel)));
+	res = overhead_finish_library(
+		&o, library, ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function, kernel)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
 	return res;
@@ -148,7 +149,7 @@ static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_b
 	if (res != CUDA_SUCCESS)
 		return res;
 	return overhead_finish_library(&o, library,
-				       GATE_CALL(call(out_addr, out_bytes, library, name)));
+				       ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name)));
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
@@ -166,7 +167,7 @@ CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, con
 
 	if (!ENTER_HAS(cuModuleGetFunction))
 		return enter_missing();
-	res = real.cuModuleGetFunction(out_function, module, name);
+	res = ROOM_ASK(real.cuModuleGetFunction(out_function, module, name));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, module);
 	return res;
@@ -180,7 +181,7 @@ CUresult hook_cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int
 
 	if (!ENTER_HAS(cuModuleEnumerateFunctions))
 		return enter_missing();
-	res = real.cuModuleEnumerateFunctions(out_functions, count, module);
+	res = ROOM_ASK(real.cuModuleEnumerateFunctions(out_functions, count, module));
 	if (res != CUDA_SUCCESS || !real.cuModuleGetFunctionCount ||
 	    real.cuModuleGetFunctionCount(&there, module) != CUDA_SUCCESS)
 		return res;
@@ -195,7 +196,7 @@ CUresult hook_cuLibraryGetKernel(CUkernel *out_kernel, CUlibrary library, const 
 
 	if (!ENTER_HAS(cuLibraryGetKernel))
 		return enter_missing();
-	res = real.cuLibraryGetKernel(out_kernel, library, name);
+	res = ROOM_ASK(real.cuLibraryGetKernel(out_kernel, library, name));
 	if (res == CUDA_SUCCESS)
 		first_launch_given_kernel(*out_kernel, library);
 	return res;
@@ -209,7 +210,7 @@ CUresult hook_cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int coun
 
 	if (!ENTER_HAS(cuLibraryEnumerateKernels))
 		return enter_missing();
-	res = real.cuLibraryEnumerateKernels(out_kernels, count, library);
+	res = ROOM_ASK(real.cuLibraryEnumerateKernels(out_kernels, count, library));
 	if (res != CUDA_SUCCESS || !real.cuLibraryGetKernelCount ||
 	    real.cuLibraryGetKernelCount(&there, library) != CUDA_SUCCESS)
 		return res;
@@ -224,7 +225,7 @@ CUresult hook_cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute,
 
 	if (!ENTER_HAS(cuFuncGetAttribute))
 		return enter_missing();
-	res = real.cuFuncGetAttribute(out_value, attribute, func);
+	res = ROOM_ASK(real.cuFuncGetAttribute(out_value, attribute, func));
 	if (res == CUDA_SUCCESS && function_any())
 		first_launch_loaded(func);
 	return res;
@@ -236,7 +237,7 @@ CUresult hook_cuFuncLoad(CUfunction func)
 
 	if (!ENTER_HAS(cuFuncLoad))
 		return enter_missing();
-	res = GATE_CALL(real.cuFuncLoad(func));
+	res = ROOM_CALL_HERE(0, real.cuFuncLoad(func));
 	if (res == CUDA_SUCCESS && function_any())
 		first_launch_loaded(func);
 	return res;

@@ -3,17 +3,17 @@
 #include "hook/gated.h"
 
 /* Defines hook_<sym>; `function` is the parameter, a, b, c..., that is the kernel. */
-#define QUESTION(sym, function, ...)                      \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))    \
-	{                                                 \
-		CUresult res;                             \
-                                                          \
-		if (!ENTER_HAS(sym))                      \
-			return enter_missing();           \
-		res = first_launch_let_in(function);      \
-		if (res != CUDA_SUCCESS)                  \
-			return res;                       \
-		return real.sym(GATED_ARGS(__VA_ARGS__)); \
+#define QUESTION(sym, function, ...)                                \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))              \
+	{                                                           \
+		CUresult res;                                       \
+                                                                    \
+		if (!ENTER_HAS(sym))                                \
+			return enter_missing();                     \
+		res = first_launch_let_in(function);                \
+		if (res != CUDA_SUCCESS)                            \
+			return res;                                 \
+		return ROOM_ASK(real.sym(GATED_ARGS(__VA_ARGS__))); \
 	}
 
 QUESTION(cuOccupancyAvailableDynamicSMemPerBlock, b, size_t *, CUfunction, int, int)

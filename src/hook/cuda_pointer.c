@@ -8,6 +8,7 @@
 #include "hook/gated.h"
 #include "hook/movable.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Numbers of objects do not meet those that the driver gives, which count up from 1. */
@@ -96,6 +97,7 @@ static CUdeviceptr asked_address(const struct object_info *o, CUdeviceptr addr,
 {
 	if (!o || what == CU_POINTER_ATTRIBUTE_HOST_POINTER)
 		return MOVABLE_NOWHERE;
+	/* What cannot stay there is not told of as if it did. */
 	return needs_pin(what) && movable_pin(o) < 0 ? MOVABLE_NOWHERE : addr;
 }
 
@@ -158,9 +160,10 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *wh
 static CUresult set_sync(const struct object_info *o, bool is_sync)
 {
 	CUresult res = is_sync ? gpu_object_sync_memops(o->ctx) : CUDA_SUCCESS;
+	int rc = res == CUDA_SUCCESS && is_sync ? movable_pin(o) : 0;
 
-	if (res == CUDA_SUCCESS && is_sync && movable_pin(o) < 0)
-		res = CUDA_ERROR_OUT_OF_MEMORY;
+	if (rc < 0)
+		res = rc == -ENOENT ? CUDA_ERROR_INVALID_VALUE : status_cuda(rc);
 	if (res == CUDA_SUCCESS)
 		object_pin_set_sync(o->addr, o->id, is_sync);
 	return res;

@@ -6,6 +6,7 @@
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -155,7 +156,8 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
-	res = GATE_CALL(call(a));
+	/* A pool takes whole units of the card, whatever it is asked for. */
+	res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_UNIT_BYTES), call(a));
 	rc = settle(a, res, pool, dev, reserved_bytes);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {

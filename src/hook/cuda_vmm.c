@@ -3,6 +3,7 @@
 #include "core/still.h"
 #include "hook/enter.h"
 #include "hook/movable.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -64,7 +65,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 		return res == CUDA_SUCCESS ? enter_refused(rc, dev, size_bytes) : res;
 	}
 	/* Nobody sees the handle before it is entered. */
-	res = GATE_CALL(real.cuMemCreate(&handle, size_bytes, prop, flags));
+	res = ROOM_CALL(dev, size_bytes, real.cuMemCreate(&handle, size_bytes, prop, flags));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&c);
 		return res;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/units.h"
+#include "core/green.h"
 #include "drv/gpu_cuda.h"
 #include "hook/worker.h"
 
@@ -78,6 +79,7 @@ enum enter enter_current(struct dev *out_dev, const void **out_ctx)
 	what = enter_ordinal(ord.v, out_dev);
 	if (what == ENTER_CHARGE)
 		look_for_context(*out_dev);
+	*out_ctx = green_owner(*out_ctx);
 	return what;
 }
 

@@ -23,7 +23,10 @@ enum enter {
 /* The device is used: what this process has there already is looked for once. */
 void enter_use(struct dev dev);
 
-/* For an allocation in the calling thread's context, *out_ctx. */
+/*
+ * For an allocation in the calling thread's context, *out_ctx: of a green one its primary context,
+ * whose memory it is.
+ */
 enum enter enter_current(struct dev *out_dev, const void **out_ctx);
 
 /* For an operation on the device with this ordinal. */

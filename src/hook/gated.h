@@ -11,6 +11,7 @@
 #include "core/gate.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
+#include "hook/room.h"
 #include "hook/uses.h"
 #include "hook/work.h"
 
@@ -54,70 +55,69 @@
 
 #define WORK_OF(sym, ...) WORK_AS(CUresult hook_##sym, sym, __VA_ARGS__)
 
-#define WORK_AS(head, sym, is_right, uses, function, call, ...)                         \
-	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__)) \
-	{                                                                               \
-		struct work w;                                                          \
-		uint32_t was_in;                                                        \
-		CUresult res;                                                           \
-                                                                                        \
-		if (!ENTER_HAS(sym))                                                    \
-			return enter_missing();                                         \
-		if (work_passes(function)) {                                            \
-			was_in = gate_enter();                                          \
-			res = real.sym(GATED_ARGS(__VA_ARGS__));                        \
-			gate_leave(was_in);                                             \
-			return res;                                                     \
-		}                                                                       \
-		res = work_begin(&w, call);                                             \
-		if (res != CUDA_SUCCESS)                                                \
-			return res;                                                     \
-		was_in = gate_enter();                                                  \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
-		gate_leave(was_in);                                                     \
-		work_end(&w, res);                                                      \
-		return res;                                                             \
-	}                                                                               \
-	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__)) \
-	{                                                                               \
-		struct work_call what = call;                                           \
-		struct again *like;                                                     \
-		int64_t cost_ns;                                                        \
-		uint32_t was_in;                                                        \
-		CUresult res;                                                           \
-                                                                                        \
-		if (real.sym && object_use_is_wanted()) {                               \
-			uses;                                                           \
-		}                                                                       \
-		if (!real.sym || !(like = again_find(&what, &cost_ns)))                 \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                     \
-		was_in = gate_enter();                                                  \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
-		gate_leave(was_in);                                                     \
-		if (__builtin_expect(res == CUDA_SUCCESS, 1))                           \
-			again_end(like, cost_ns);                                       \
-		else                                                                    \
-			again_cancel(like, cost_ns);                                    \
-		return res;                                                             \
-	}                                                                               \
-	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__)) \
-	{                                                                               \
-		uint32_t was_in;                                                        \
-		CUresult res;                                                           \
-                                                                                        \
-		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))               \
-			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                \
-		gate_leave_try(was_in);                                                 \
-		return res;                                                             \
-	}                                                                               \
-	head(GATED_PARAMS(__VA_ARGS__))                                                 \
-	{                                                                               \
-		if (!(is_right))                                                        \
-			return CUDA_ERROR_INVALID_VALUE;                                \
-		if (__builtin_expect(!gate_is_open(), 0))                               \
-			return like_##sym(GATED_ARGS(__VA_ARGS__));                     \
-		return pass_##sym(GATED_ARGS(__VA_ARGS__));                             \
+#define WORK_AS(head, sym, is_right, uses, function, call, ...)                                \
+	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__))        \
+	{                                                                                      \
+		struct work w;                                                                 \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (!ENTER_HAS(sym))                                                           \
+			return enter_missing();                                                \
+		if (work_passes(function))                                                     \
+			return ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));           \
+		res = work_begin(&w, call);                                                    \
+		if (res != CUDA_SUCCESS)                                                       \
+			return res;                                                            \
+		res = ROOM_CALL_HERE(work_lacks_bytes(&w), real.sym(GATED_ARGS(__VA_ARGS__))); \
+		work_end(&w, res);                                                             \
+		return res;                                                                    \
+	}                                                                                      \
+	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__))        \
+	{                                                                                      \
+		struct work_call what = call;                                                  \
+		struct again *like;                                                            \
+		int64_t cost_ns;                                                               \
+		uint32_t was_in;                                                               \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (real.sym && object_use_is_wanted()) {                                      \
+			uses;                                                                  \
+		}                                                                              \
+		if (!real.sym || !(like = again_find(&what, &cost_ns)))                        \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		was_in = gate_enter();                                                         \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                       \
+		gate_leave(was_in);                                                            \
+		if (__builtin_expect(res == CUDA_SUCCESS, 1))                                  \
+			again_end(like, cost_ns);                                              \
+		else                                                                           \
+			again_cancel(like, cost_ns);                                           \
+		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                    \
+		    room_make_here(&(struct room){ 0 }, 0))                                    \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		return res;                                                                    \
+	}                                                                                      \
+	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__))        \
+	{                                                                                      \
+		uint32_t was_in;                                                               \
+		CUresult res;                                                                  \
+                                                                                               \
+		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                      \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                       \
+		gate_leave_try(was_in);                                                        \
+		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                    \
+		    room_make_here(&(struct room){ 0 }, 0))                                    \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		return res;                                                                    \
+	}                                                                                      \
+	head(GATED_PARAMS(__VA_ARGS__))                                                        \
+	{                                                                                      \
+		if (!(is_right))                                                               \
+			return CUDA_ERROR_INVALID_VALUE;                                       \
+		if (__builtin_expect(!gate_is_open(), 0))                                      \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                            \
+		return pass_##sym(GATED_ARGS(__VA_ARGS__));                                    \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */

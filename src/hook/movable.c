@@ -43,6 +43,11 @@ bool movable_is_on(void)
 	return atomic_load_explicit(&state.s.is_on, memory_order_relaxed);
 }
 
+bool movable_may_spill(void)
+{
+	return movable_is_on() && state.s.may_spill;
+}
+
 static uint64_t addresses_for(struct dev dev)
 {
 	uint64_t physical_bytes = state.s.own->devices[dev.v].physical_bytes;
@@ -173,6 +178,17 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	return MOVABLE_DONE;
 }
 
+/*
+ * An error that earlier work left in the context: the driver says it to a free and frees nothing.
+ * What is still running is not waited for. During a capture such a question would break it.
+ */
+static CUresult left_error(void)
+{
+	CUresult res = real.cuStreamQuery ? real.cuStreamQuery(NULL) : CUDA_SUCCESS;
+
+	return status_is_sticky(res) ? res : CUDA_SUCCESS;
+}
+
 enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 {
 	struct cuda_ord ord;
@@ -180,7 +196,7 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 
 	if (!gpu_cuda_current(&ord, &ctx))
 		return MOVABLE_DRIVER;
-	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	*out_res = GATE_CALL(capture_any() ? enter_would_allow() : left_error());
 	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
 		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;

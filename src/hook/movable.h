@@ -17,6 +17,9 @@ int movable_start(struct region *region);
 /* True when linear memory of this process is of objects. One load. */
 bool movable_is_on(void);
 
+/* True when what has no room on a card may lie in host memory. */
+bool movable_may_spill(void);
+
 /* True for an address that the driver may not be asked about: it is among those of objects. */
 static inline bool movable_has(CUdeviceptr addr)
 {

@@ -34,6 +34,12 @@ struct work {
  */
 CUresult work_begin(struct work *w, struct work_call call);
 
+/* Between them: device memory that the driver will take for it at least, as far as is known. */
+static inline uint64_t work_lacks_bytes(const struct work *w)
+{
+	return w->is_first && w->first.growth.is_growing ? w->first.growth.bytes : 0;
+}
+
 /* After it. */
 void work_end(struct work *w, CUresult res);
 

@@ -247,6 +247,61 @@ static void odd_arguments(void)
 	range(UNKNOWN, UNKNOWN);
 }
 
+/* What is allocated while a green context is current is its primary context's, and ends with it. */
+static void ask_green(void)
+{
+	static const size_t bytes[] = { 100, MIB, 6 * MIB };
+	CUdeviceptr p[3];
+	CUgreenCtx green;
+	CUdevResourceDesc desc;
+	CUdevResource sms;
+	CUcontext view, popped;
+
+	OK(cuDeviceGetDevResource(0, &sms, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &sms, 1));
+	OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	OK(cuCtxFromGreenCtx(&view, green));
+	OK(cuCtxPushCurrent_v2(view));
+	for (int i = 0; i < 3; i++) {
+		OK(cuMemAlloc_v2(&p[i], bytes[i]));
+		attributes(p[i], p[i]);
+	}
+	OK(cuCtxPopCurrent_v2(&popped));
+	OK(cuGreenCtxDestroy(green));
+	attributes(p[0], p[0]);
+	say("free of one", cuMemFree_v2(p[0]));
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	for (int i = 1; i < 3; i++) {
+		attributes(p[i], p[i]);
+		range(p[i], p[i]);
+		say("free of another", cuMemFree_v2(p[i]));
+	}
+}
+
+/* An error that a kernel left is told to who frees: the program's last context is broken then. */
+static void ask_broken(void)
+{
+	CUdeviceptr nowhere = UNKNOWN, p, q;
+	unsigned value = 1;
+	uint64_t words = 4;
+	void *params[] = { &nowhere, &value, &words };
+	CUfunction fill;
+	CUmodule module;
+
+	OK(cuMemAlloc_v2(&p, 100));
+	OK(cuMemAlloc_v2(&q, 4 * MIB));
+	OK(cuModuleLoadData(&module, CLIENT_MODULE));
+	OK(cuModuleGetFunction(&fill, module, "fill"));
+	OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	say("broken", cuCtxSynchronize());
+	say("free of a small one", cuMemFree_v2(p));
+	say("free of a large one", cuMemFree_v2(q));
+	say("free of nothing", cuMemFree_v2(0));
+	say("free of what is not there", cuMemFree_v2(UNKNOWN));
+}
+
 int main(void)
 {
 	ctx = client_start();
@@ -262,6 +317,8 @@ int main(void)
 	ask_pitched(10000, 1000);
 	odd_arguments();
 	ids();
+	ask_green();
+	ask_broken();
 	printf("end\n");
 	return 0;
 }

@@ -4,6 +4,8 @@
  */
 #include "client.h"
 
+#include <pthread.h>
+
 #define MODULE                                            \
 	".version 6.0\n.target sm_50\n.address_size 64\n" \
 	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
@@ -208,14 +210,57 @@ static void after(int argc, char **argv)
 	end();
 }
 
+static void *reach(void *arg)
+{
+	CUdeviceptr *piece = arg;
+	int fd = -1;
+
+	/* Whatever it answers, the memory has to be on the card and stay there. */
+	cuMemGetHandleForAddressRange(&fd, *piece, PIECE_BYTES, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+				      0);
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
+
+/* reached: threads ask at once for what others can reach, of pieces that lie in host memory. */
+static void reached(int argc, char **argv)
+{
+	pthread_t ids[NEAR];
+
+	(void)argc;
+	(void)argv;
+	begin();
+	for (int i = 0; i < NEAR; i++)
+		pthread_create(&ids[i], NULL, reach, &pieces[PIECES - 1 - i]);
+	for (int i = 0; i < NEAR; i++)
+		pthread_join(ids[i], NULL);
+	SAME(client_own()->residency[0].card_bytes[0], NEAR * PIECE_BYTES);
+	end();
+}
+
+/* near: as many pieces as are to be had, where they lie. */
+static void near(int argc, char **argv)
+{
+	CUdeviceptr p;
+	CUresult res;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	while ((res = cuMemAlloc_v2(&p, PIECE_BYTES)) == CUDA_SUCCESS)
+		OK(cuMemsetD32_v2(p, 1, PIECE_BYTES / 4));
+	IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+	client_say("card", client_own()->residency[0].card_bytes[0] / MIB);
+	client_say("host", client_own()->residency[0].host_bytes / MIB);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },     { "scan", scan },
-		{ "fill", fill },   { "busy", busy },
-		{ "rest", rest },   { "keep", keep },
-		{ "all", all },     { "most", most },
-		{ "after", after }, { 0 },
+		{ "hot", hot },     { "scan", scan }, { "fill", fill },       { "busy", busy },
+		{ "rest", rest },   { "keep", keep }, { "all", all },         { "most", most },
+		{ "after", after }, { "near", near }, { "reached", reached }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

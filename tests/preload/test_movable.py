@@ -192,3 +192,15 @@ def test_schedulers_variable(little):
     little.settings = {"CUDA_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m",
                        "CUDA_DEVICE_MEMORY_LIMIT": "12g"}
     assert little.run("spill", "scan").values["moved"] == 0
+
+
+def test_host_memory_that_forgets_is_not_used(little):
+    """The first copy there fails: nothing lies there, and what has no room on the card is refused."""
+    done = little.run("spill", "near", err=None, RATION_SIM_FAULT="cuMemcpyDtoHAsync:1=719,cuMemcpyDtoHAsync:2=719")
+    assert done.values == {"card": 64, "host": 0}
+    assert done.err.count("does not keep what it writes") == 1
+
+
+def test_what_others_reach_comes_to_the_card(little):
+    """All four, whose threads ask at once, in the place of the four that were there."""
+    assert little.run("spill", "reached").values["moved"] == 128

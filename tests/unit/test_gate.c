@@ -203,6 +203,21 @@ static void *close_once(void *arg)
 	return NULL;
 }
 
+static void a_thread_knows_that_it_is_inside(void **unused)
+{
+	uint32_t was_in, again;
+
+	(void)unused;
+	assert_false(gate_has_entered());
+	was_in = gate_enter();
+	assert_true(gate_has_entered());
+	again = gate_enter();
+	gate_leave(again);
+	assert_true(gate_has_entered());
+	gate_leave(was_in);
+	assert_false(gate_has_entered());
+}
+
 static void who_is_inside_passes_again(void **state)
 {
 	pthread_t nested, closer;
@@ -423,6 +438,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nobody_is_inside_a_closed_gate),
 		cmocka_unit_test(a_thread_that_stays_inside_is_not_waited_for_longer),
+		cmocka_unit_test(a_thread_knows_that_it_is_inside),
 		cmocka_unit_test(who_is_inside_passes_again),
 		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
 		cmocka_unit_test(who_has_closed_it_passes),

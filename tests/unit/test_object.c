@@ -8,6 +8,7 @@
 
 #include "core/charge.h"
 #include "core/object_context.h"
+#include "core/object_evict.h"
 #include "core/object_pin.h"
 #include "core/object_use.h"
 #include "member.h"
@@ -33,6 +34,7 @@ static struct {
 	uint64_t handles;
 	unsigned steps, fail_at; /* of alloc and move; 0: none fails */
 	bool ends_when_waited_for;
+	_Atomic bool ends_slowly, is_ending; /* moves to nowhere */
 	_Atomic uint64_t epoch, done;
 } gpu = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
@@ -89,6 +91,10 @@ static void free_memory(void *owner, enum bo_place place, struct bo_memory memor
 static void move(void *owner, struct bo_move *moves, unsigned count)
 {
 	(void)owner;
+	if (moves[0].to_place == BO_NONE && atomic_load(&gpu.ends_slowly)) {
+		atomic_store(&gpu.is_ending, true);
+		usleep(350000);
+	}
 	pthread_mutex_lock(&gpu.mutex);
 	for (unsigned i = 0; i < count; i++)
 		moves[i].rc = moves[i].to_place != BO_NONE && fails() ? -EBUSY : 0;
@@ -345,6 +351,8 @@ static void step(void)
 		object_tick();
 	else if (what == 95)
 		object_reclaim(dev0, 0);
+	else if (what == 97)
+		object_evict(dev0, (1 + draw(20)) * BLOCK);
 	else if (what == 96 && draw(20) == 0)
 		end_context();
 	if (!gpu.fail_at || gpu.steps < gpu.fail_at)
@@ -408,6 +416,67 @@ static void steps_that_fail(void)
 		gpu.fail_at = n;
 		program(100 + n, 300);
 	}
+}
+
+static void *free_slowly(void *arg)
+{
+	uint64_t *addr = arg;
+
+	CHECK_EQ(object_free(*addr), 0);
+	return NULL;
+}
+
+/* What another thread is about to give back is waited for: who needs it is not out of memory. */
+static void what_is_given_back_slowly_is_had(void)
+{
+	pthread_t other;
+	uint64_t addr, next;
+
+	start("4g", RATION_FLAG_MOVABLE);
+	gpu.room[BO_VRAM] = 64 * MIB;
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);
+	atomic_store(&gpu.done, 1);
+	atomic_store(&gpu.ends_slowly, true);
+	CHECK_EQ(pthread_create(&other, NULL, free_slowly, &addr), 0);
+	while (!atomic_load(&gpu.is_ending))
+		usleep(1000);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &next), 0);
+	pthread_join(other, NULL);
+	CHECK_EQ(object_free(next), 0);
+}
+
+/* What is asked for goes, coldest first, as far as host memory has room; a pinned one stays. */
+static void objects_leave_the_card(void)
+{
+	struct object_info o;
+	uint64_t addrs[8];
+
+	start("4g", RATION_FLAG_OVERSUBSCRIBE);
+	member.region.own->host_bytes = 96 * MIB;
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(object_alloc(dev0, &contexts[0], 16 * MIB, &addrs[i]), 0);
+	CHECK(object_find(addrs[0], &o));
+	CHECK_EQ(object_pin(addrs[0], o.id), 0);
+	CHECK_EQ(object_evict_most(dev0), 128 * MIB);
+	CHECK(object_evict(dev0, 20 * MIB));
+	CHECK_EQ(gpu.taken[BO_GTT], 32 * MIB);
+	check_figures();
+	CHECK(object_evict(dev0, UINT64_MAX));
+	CHECK_EQ(gpu.taken[BO_GTT], 96 * MIB);
+	CHECK(!object_evict(dev0, BLOCK));
+	check_figures();
+	/* What the tenant's others ask for, by the worker. */
+	CHECK_EQ(object_free(addrs[3]), 0);
+	CHECK_EQ(object_reclaim(dev0, INT64_MAX), true);
+	member.region.own->room_blocks[0] = 1;
+	object_tick();
+	CHECK_EQ(member.region.own->room_blocks[0], 0);
+	CHECK_EQ(gpu.taken[BO_GTT], 96 * MIB);
+	/* Nobody else has any: it is not waited for, and nothing stays asked for. */
+	member.region.own->host_bytes = 16 * MIB;
+	CHECK(!object_evict(dev0, 512 * MIB));
+	CHECK_EQ(member.region.own->room_blocks[0], 0);
+	check_figures();
 }
 
 /* Work does not end: what was freed is not given out, and a refusal comes in time. */
@@ -524,6 +593,8 @@ int main(void)
 		fresh_test(random_programs_on_a_full_card),
 		fresh_test(random_programs_that_spill),
 		fresh_test(steps_that_fail),
+		fresh_test(what_is_given_back_slowly_is_had),
+		fresh_test(objects_leave_the_card),
 		fresh_test(what_was_freed_waits_for_its_work),
 		fresh_test(addresses_that_are_no_objects),
 		fresh_test(threads),

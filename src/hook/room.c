@@ -1,0 +1,73 @@
+#include "hook/room.h"
+
+#include "base/bytes.h"
+#include "core/object_evict.h"
+#include "drv/capture.h"
+#include "drv/gpu_cuda.h"
+#include "drv/real.h"
+#include "hook/movable.h"
+#include "hook/suspend.h"
+
+/* What goes at least, twice as much with each try: what the driver lacks it does not say. */
+#define STEP_BYTES (UINT64_C(32) << 20)
+/* 32 MiB times so many doublings are more than any card has. */
+enum { TRIES_MOST = 24 };
+
+/* What the card has free; false where nobody can be asked. */
+static bool card_free(struct dev dev, uint64_t *out_bytes)
+{
+	size_t free_bytes, total_bytes;
+	struct cuda_ord ord, here;
+
+	if (!real.cuMemGetInfo_v2 || !device_ordinal(dev, &ord) ||
+	    !gpu_cuda_current_device(&here) || here.v != ord.v ||
+	    real.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+		return false;
+	*out_bytes = free_bytes;
+	return true;
+}
+
+/* What is away comes back when the tenant is resumed: until then nobody can say what goes. */
+static bool was_suspended(void)
+{
+	if (!suspend_is_shut())
+		return false;
+	gate_leave(gate_enter());
+	return true;
+}
+
+bool room_make(struct room *room, struct dev dev, uint64_t bytes)
+{
+	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
+
+	if (!movable_may_spill() || room->tries >= TRIES_MOST || gate_has_entered() ||
+	    capture_any())
+		return false;
+	if (was_suspended())
+		return true;
+	most_bytes = object_evict_most(dev);
+	if (most_bytes == 0)
+		return false;
+	if (bytes && card_free(dev, &free_bytes)) {
+		/* All of it would not do: nothing need go. */
+		if (bytes_beyond(bytes, free_bytes) > most_bytes)
+			return false;
+		lack_bytes = bytes_beyond(bytes, free_bytes);
+	} else if (bytes) {
+		lack_bytes = bytes;
+	}
+	/* Who says that there is room, and gives none, needs more than was asked for. */
+	if (room->tries || lack_bytes == 0)
+		lack_bytes = bytes_sum(lack_bytes, STEP_BYTES << room->tries);
+	room->tries++;
+	return object_evict(dev, lack_bytes) || was_suspended();
+}
+
+bool room_make_here(struct room *room, uint64_t bytes)
+{
+	struct cuda_ord ord;
+	struct dev dev;
+
+	return movable_may_spill() && gpu_cuda_current_device(&ord) &&
+	       device_by_ordinal(ord, &dev) && room_make(room, dev, bytes);
+}

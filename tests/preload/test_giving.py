@@ -1,0 +1,56 @@
+"""A card full of an oversubscribed tenant's objects gives way to what cannot move."""
+import pytest
+
+KINDS = ["handle", "async", "array", "mipmap", "context", "green", "module", "local", "heap", "graph"]
+
+
+@pytest.fixture(name="full")
+def make_full(place):
+    """A card of 512 MiB, of which the tenant may have more than there is."""
+    place.sim.update({"mem": "512m", "sms": 16})
+    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_MEM": "8g", "RATION_HOST": "2g"}
+    return place
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_card_gives_way(full, kind):
+    full.run("giving", kind)
+
+
+@pytest.mark.parametrize("kind", ["local", "graph"])
+def test_it_does_so_where_launches_are_measured(full, kind):
+    full.settings["RATION_SM"] = "90"
+    full.run("giving", kind)
+
+
+def test_what_cannot_be_had_moves_nothing(full):
+    full.run("giving", "nothing")
+
+
+def test_nothing_goes_during_a_capture(full):
+    full.run("giving", "captured")
+
+
+def test_host_memory_has_an_end(full):
+    full.settings["RATION_HOST"] = "64m"
+    full.run("giving", "bounded")
+
+
+def test_threads(full):
+    full.run("giving", "threads")
+
+
+def test_another_process_gives_way(full):
+    holder = full.start("giving", "holder").await_word("full")
+    other = full.start("giving", "other").await_word("has")
+    holder.go().end()
+    other.go().end()
+
+
+
+def test_suspended_meanwhile(full):
+    program = full.start("giving", "steered").await_word("working")
+    for _ in range(6):
+        full.suspend(True)
+        full.suspend(False)
+    program.go().end()

@@ -100,14 +100,14 @@ GATED(cuMemcpy3DBatchAsync_v2, size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long l
 GATED(cuMemcpy3DBatchAsync_v2_ptsz, size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
 GATED(cuMemcpy3DWithAttributesAsync, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
 GATED(cuMemcpy3DWithAttributesAsync_ptsz, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)
-GATED(cuMemcpyBatchAsync, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, size_t *, CUstream)
-GATED(cuMemcpyBatchAsync_ptsz, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, size_t *, CUstream)
-GATED(cuMemcpyBatchAsync_v2, CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
-      size_t *, size_t, CUstream)
-GATED(cuMemcpyBatchAsync_v2_ptsz, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
-      CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_ON(cuMemcpyBatchAsync, uses_batch(a, b, c, d, h), CUdeviceptr *, CUdeviceptr *, size_t *,
+	 size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
+GATED_ON(cuMemcpyBatchAsync_ptsz, uses_batch(a, b, c, d, h), CUdeviceptr *, CUdeviceptr *, size_t *,
+	 size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
+GATED_ON(cuMemcpyBatchAsync_v2, uses_batch(a, b, c, d, NULL), CUdeviceptr *, CUdeviceptr *,
+	 size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_ON(cuMemcpyBatchAsync_v2_ptsz, uses_batch(a, b, c, d, NULL), CUdeviceptr *, CUdeviceptr *,
+	 size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)
 GATED_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), CUdeviceptr, CUdeviceptr,
 	 size_t, CUmemcpyAttributes *, CUstream)
 GATED_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c), CUdeviceptr,

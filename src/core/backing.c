@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "core/charge.h"
+#include "core/rdma.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -116,7 +117,7 @@ static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
 {
 	struct backing_device *device = owner;
 
-	if (!device->bounds.may_spill || !device->below->evict_to)
+	if (!device->bounds.may_spill || !device->below->evict_to || rdma_is_there())
 		return false;
 	return !device->below->is_valuable || device->below->is_valuable(device->owner, bo, place);
 }
@@ -273,30 +274,45 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 			    residency_sum(device->bounds.own, residency_place(device, place)));
 }
 
+int backing_pin_object(struct bo *bo)
+{
+	int rc = bo_reserve(bo, NULL);
+
+	if (rc < 0)
+		return rc;
+	rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
+	if (rc == 0)
+		bo_pin(bo);
+	bo_unreserve(bo);
+	return rc;
+}
+
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end, i;
 	int rc = 0;
 
 	span(backing, addr, bytes, &first, &end);
-	for (i = first; i < end && rc == 0; i++) {
-		rc = bo_reserve(&backing->objects[i].bo, NULL);
-		if (rc < 0)
-			break;
-		rc = bo_validate(&backing->objects[i].bo, &vram, &(struct bo_ctx){ 0 });
-		if (rc == 0)
-			bo_pin(&backing->objects[i].bo);
-		bo_unreserve(&backing->objects[i].bo);
+	for (i = first; i < end; i++) {
+		rc = backing_pin_object(&backing->objects[i].bo);
 		if (rc < 0)
 			break;
 	}
 	if (rc < 0)
-		while (i-- > first) {
-			bo_reserve(&backing->objects[i].bo, NULL);
+		while (i-- > first)
 			bo_unpin(&backing->objects[i].bo);
-			bo_unreserve(&backing->objects[i].bo);
-		}
 	return rc;
+}
+
+unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, struct bo **out_bos,
+		     unsigned most)
+{
+	unsigned first, end, n = 0;
+
+	span(backing, addr, bytes, &first, &end);
+	for (unsigned i = first; i < end && n < most; i++)
+		out_bos[n++] = bo_get(&backing->objects[i].bo);
+	return n;
 }
 
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
@@ -304,9 +320,6 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 	unsigned first, end;
 
 	span(backing, addr, bytes, &first, &end);
-	for (unsigned i = first; i < end; i++) {
-		bo_reserve(&backing->objects[i].bo, NULL);
+	for (unsigned i = first; i < end; i++)
 		bo_unpin(&backing->objects[i].bo);
-		bo_unreserve(&backing->objects[i].bo);
-	}
 }

@@ -6,6 +6,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/gated.h"
+#include "hook/ipc_import.h"
 #include "hook/making.h"
 #include "hook/metering.h"
 
@@ -167,6 +168,7 @@ struct ending {
 	struct context *context;
 	struct local_area *area;
 	struct object_context *objects;
+	struct ipc_import *imports;
 	uint64_t mark;
 };
 
@@ -184,10 +186,12 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		cost = context_end(e->context);
 		cost.bytes += local_end(e->area);
 		object_context_end(e->objects);
+		ipc_import_end(e->imports);
 	} else {
 		cost = context_put_back(e->context);
 		local_put_back(e->area);
 		object_context_put_back(e->objects);
+		ipc_import_put_back(e->imports);
 	}
 	if (res == CUDA_SUCCESS && !is_known)
 		look_at_all();
@@ -209,6 +213,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	e.context = context_take(ctx, context_mark());
 	e.area = local_take(ctx);
 	e.objects = object_context_take(ctx);
+	e.imports = ipc_import_take(ctx);
 	return end_context(GATE_CALL(call(ctx)), &e);
 }
 
@@ -252,6 +257,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 		gpu_fence_ending(ctx);
 		e.area = local_take(ctx);
 		e.objects = object_context_take(ctx);
+		e.imports = ipc_import_take(ctx);
 		return end_context(GATE_CALL(real.cuCtxDetach(ctx)), &e);
 	}
 	res = GATE_CALL(real.cuCtxDetach(ctx));
@@ -332,6 +338,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
 	uint64_t mark, contexts;
 	struct object_context *objects;
+	struct ipc_import *imports;
 	struct local_area *area;
 	unsigned primaries;
 	const void *ctx;
@@ -351,6 +358,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	charge_begin();
 	area = local_take(ctx);
 	objects = object_context_take(ctx);
+	imports = ipc_import_take(ctx);
 	res = GATE_CALL(call(ord));
 	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 					   making_primaries(dev) == primaries);
@@ -359,11 +367,13 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 		charge_over();
 		local_put_back(area);
 		object_context_put_back(objects);
+		ipc_import_put_back(imports);
 		return res;
 	}
 	charge_drop_context(ctx, mark);
 	charge_over();
 	object_context_end(objects);
+	ipc_import_end(imports);
 	uncharge(dev, context_end(context_take(ctx, contexts)).bytes + local_end(area));
 	return res;
 }

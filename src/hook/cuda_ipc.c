@@ -182,6 +182,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
 	if (!out_handle || !gpu_cuda_current(&ord, &ctx) || !object_find(addr, &o))
 		return GATE_CALL(real.cuIpcGetMemHandle(out_handle, MOVABLE_NOWHERE));
 	rc = ipc_export_handle(&o, &h);
+	if (rc == -ENOTSUP)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (rc < 0)
 		return rc == -ENOENT ? CUDA_ERROR_INVALID_VALUE : status_cuda(rc);
 	memcpy(out_handle, &h, sizeof(h));

@@ -11,7 +11,7 @@
 #define GIVE_UP_NS (15 * NSEC_PER_SEC)
 /* After an exporter broke off. */
 #define NAP_NS (20 * NSEC_PER_MSEC)
-enum { TRIES = 5 };
+#define AGAIN_NS (2 * NSEC_PER_SEC)
 
 static int receive(int fd, void *data, size_t bytes, int *out_carried)
 {
@@ -33,7 +33,10 @@ static bool makes_sense(const struct ipc_answer *a)
 	       a->offset_bytes < a->whole_bytes && a->bytes <= a->whole_bytes - a->offset_bytes;
 }
 
-/* 0 with the connection; -EPERM: another process is behind the name; -EPIPE without an answer. */
+/*
+ * 0 with the connection; -ENOENT: nobody listens; -EPERM: another process does; -EPIPE: it broke
+ * off; -EIDRM: it has no such object any more; -EBUSY.
+ */
 static int ask_at(const struct ipc_name *name, const struct ipc_handle *handle, int *out_fd,
 		  struct ipc_answer *out_answer)
 {
@@ -47,9 +50,9 @@ static int ask_at(const struct ipc_name *name, const struct ipc_handle *handle, 
 	if (carried >= 0)
 		close(carried);
 	if (rc == 0 && out_answer->rc < 0)
-		rc = out_answer->rc == -EPERM ? -EPERM : -ENOENT;
+		rc = out_answer->rc == -EPERM ? -EPERM : -EIDRM;
 	if (rc == 0 && !makes_sense(out_answer))
-		rc = -ENOENT;
+		rc = -EIDRM;
 	if (rc < 0)
 		close(fd);
 	else
@@ -76,13 +79,15 @@ int ipc_ask(const struct ipc_handle *handle, const char *path, int *out_fd,
 	    struct ipc_answer *out_answer)
 {
 	int rc = ask_once(handle, path, out_fd, out_answer);
+	int64_t until_ns = clock_now_ns() + AGAIN_NS;
 
-	/* An exporter whose program closed the socket makes another when it sees that. */
-	for (int i = 0; i < TRIES && rc == -EPIPE; i++) {
-		clock_sleep_ns(NAP_NS);
-		rc = ask_once(handle, path, out_fd, out_answer);
-	}
-	return rc == -EPERM || rc == -EPIPE ? -ENOENT : rc;
+	/* It lives: where its program has closed the socket it makes another when it sees that. */
+	if (rc == -EPIPE)
+		do {
+			clock_sleep_ns(NAP_NS);
+			rc = ask_once(handle, path, out_fd, out_answer);
+		} while ((rc == -EPIPE || rc == -ENOENT) && clock_now_ns() < until_ns);
+	return rc == -EPERM || rc == -EPIPE || rc == -EIDRM ? -ENOENT : rc;
 }
 
 int ipc_ask_chunk(int fd, struct ipc_chunk *out_chunk, int *out_carried)

@@ -350,20 +350,44 @@ static int see_that_it_serves(void)
 	return rc;
 }
 
+/* Some memory may have been made without descriptors, where the driver refused them. */
+static int try_to_export(const struct object_share *share)
+{
+	int rc = 0, fd;
+
+	for (unsigned i = 0; i < share->count && rc == 0; i++) {
+		rc = gpu_bo_export(share->bos[i], &fd);
+		if (rc == 0)
+			close(fd);
+	}
+	return rc;
+}
+
+static int refuse_handle(const struct object_info *object, int rc)
+{
+	if (!atomic_exchange(&state.s.is_told, true))
+		log_warn("device %d (%.12s): memory cannot be shared by cuIpcGetMemHandle in a "
+			 "movable tenant here (%s)",
+			 object->dev.v, quota_uuid(object->dev), strerror(-rc));
+	return -ENOTSUP;
+}
+
 int ipc_export_handle(const struct object_info *object, struct ipc_handle *out_handle)
 {
 	int rc = ipc_export_can(object->dev) ? see_that_it_serves() : -ENOTSUP;
+	struct object_share *share;
 
-	if (rc < 0) {
-		if (!atomic_exchange(&state.s.is_told, true))
-			log_warn("device %d (%.12s): memory cannot be shared by cuIpcGetMemHandle "
-				 "in a movable tenant here (%s)",
-				 object->dev.v, quota_uuid(object->dev), strerror(-rc));
-		return -ENOTSUP;
-	}
+	if (rc < 0)
+		return refuse_handle(object, rc);
 	rc = object_pin(object->addr, object->id);
+	if (rc == 0)
+		rc = object_share_begin(object->addr, object->id, &share);
 	if (rc < 0)
 		return rc;
+	rc = try_to_export(share);
+	object_share_end(share);
+	if (rc < 0)
+		return refuse_handle(object, rc);
 	*out_handle = (struct ipc_handle){
 		.magic = IPC_HANDLE_MAGIC,
 		.process = state.s.process,

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -145,6 +146,55 @@ static void keep(int argc, char **argv)
 	pause_here("closed");
 }
 
+static CUcontext shared_ctx;
+
+/* Opens, looks and closes, again and again. */
+static void *open_often(void *arg)
+{
+	OK(cuCtxSetCurrent(shared_ctx));
+	for (int i = 0; i < 100; i++) {
+		CUdeviceptr addr;
+
+		OK(cuIpcOpenMemHandle_v2(&addr, *(const CUipcMemHandle *)arg, FLAGS));
+		SAME(get(addr), 1);
+		OK(cuIpcCloseMemHandle(addr));
+	}
+	return NULL;
+}
+
+/* threads HANDLE...: two threads for each. */
+static void threads(int argc, char **argv)
+{
+	CUipcMemHandle handles[8];
+	pthread_t t[16];
+
+	CHECK(argc <= 8);
+	shared_ctx = start();
+	for (int i = 0; i < 2 * argc; i++) {
+		handles[i / 2] = read_handle(argv[i / 2]);
+		CHECK(pthread_create(&t[i], NULL, open_often, &handles[i / 2]) == 0);
+	}
+	for (int i = 0; i < 2 * argc; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+	pause_here("closed");
+}
+
+/* After a step that failed nothing is left, and it can be opened. */
+static void open_twice(int argc, char **argv)
+{
+	CUipcMemHandle handle = read_handle(argv[0]);
+	CUdeviceptr addr;
+
+	(void)argc;
+	start();
+	printf("result %d\n", (int)cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
+	pause_here("failed");
+	OK(cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
+	SAME(get(addr), 1);
+	OK(cuIpcCloseMemHandle(addr));
+	pause_here("closed");
+}
+
 /* What opening says. */
 static void open_only(int argc, char **argv)
 {
@@ -247,8 +297,10 @@ static void close_sockets(int argc, char **argv)
 }
 
 static const struct client_case cases[] = {
-	{ "give", give }, { "take", take }, { "open", open_only },  { "end", end_context },
-	{ "keep", keep }, { "own", own },   { "fork", fork_child }, { "close", close_sockets },
+	{ "give", give },           { "take", take }, { "open", open_only },
+	{ "end", end_context },     { "keep", keep }, { "threads", threads },
+	{ "twice", open_twice },    { "own", own },   { "fork", fork_child },
+	{ "close", close_sockets },
 };
 
 int main(int argc, char **argv)

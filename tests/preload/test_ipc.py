@@ -8,6 +8,7 @@ import pytest
 from conftest import BLOCK, CONTEXT, MIB, OUT_OF_MEMORY, Place
 
 INVALID_HANDLE = 400
+MAP_FAILED = 205
 # Of a small piece; of one object; of several.
 SIZES = [1000, 3 * MIB, 600 * MIB]
 
@@ -202,6 +203,48 @@ def test_what_a_dead_process_was_charged_for_its_heir_is(place):
     taker.go().await_word("closed")
     await_charged(place, 0, 300 * MIB)
     taker.go().end()
+
+
+def test_threads_open_and_close_at_once(place, other):
+    givers = [give(place, size) for size in SIZES]
+    taker = other.start("ipc", "threads", *(handle for _, handle in givers)).await_word("closed")
+    await_charged(other, 0, CONTEXT + BLOCK)
+    taker.go().end()
+    for giver, _ in givers:
+        giver.go().await_word("freed")
+    await_charged(place, 0, len(SIZES) * (CONTEXT + 16 * MIB))
+    for giver, _ in givers:
+        giver.go().end()
+
+
+@pytest.mark.parametrize("fault", ["cuMemAddressReserve:1=2", "cuMemImportFromShareableHandle:1=999",
+                                   "cuMemImportFromShareableHandle:2=999", "cuMemMap:1=1", "cuMemMap:3=1",
+                                   "cuMemSetAccess:1=101"])
+def test_a_step_that_fails_leaves_nothing(place, other, fault):
+    giver, handle = give(place, 600 * MIB)
+    taker = other.start("ipc", "twice", handle, RATION_SIM_FAULT=fault).await_word("failed")
+    assert int(taker.said[-2].split()[1]) in (OUT_OF_MEMORY, MAP_FAILED)
+    assert other.charged() == CONTEXT
+    taker.go().await_word("closed")
+    await_charged(other, 0, CONTEXT + BLOCK)
+    taker.go().end()
+    giver.go().await_word("freed")
+    await_charged(place, 0, 300 * MIB)
+    giver.go().end()
+
+
+def test_an_exporter_that_cannot_hand_it_out_says_so(place):
+    giver, handle = give(place, 3 * MIB, RATION_SIM_FAULT="cuMemExportToShareableHandle:3=999")
+    assert opened(place, handle) == INVALID_HANDLE
+    assert opened(place, handle) == 0
+    giver.go().await_word("freed").go().end()
+
+
+def test_a_device_without_descriptors_shares_nothing(place):
+    """Its memory moves all the same."""
+    done = place.start("ipc", "give", 3 * MIB, RATION_LOG="warn",
+                       RATION_SIM_FAULT="cuMemCreate:3=801").popen.communicate(timeout=60)
+    assert b"cannot be shared by cuIpcGetMemHandle" in done[1] and b": 801, not 0" in done[1]
 
 
 def test_it_leaves_no_socket(place):

@@ -99,8 +99,9 @@ static CUdeviceptr asked_address(const struct object_info *o, CUdeviceptr addr,
 {
 	if (!o || what == CU_POINTER_ATTRIBUTE_HOST_POINTER)
 		return MOVABLE_NOWHERE;
-	if (needs_pin(what))
-		object_pin(o->addr, o->id);
+	/* Who is told that others may have the address must be able to rely on it. */
+	if (needs_pin(what) && object_pin(o->addr, o->id) < 0)
+		return MOVABLE_NOWHERE;
 	return addr;
 }
 

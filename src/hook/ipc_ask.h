@@ -7,8 +7,8 @@
 /*
  * Asks for the memory of a handle, by the socket beside the region at `path` (NULL: there is none)
  * or the other. A connection in *out_fd, for ipc_ask_chunk() and then ipc_socket_keep() or close(),
- * and what there is of chunks, as far as it makes sense. 0; -ENOENT when the exporter is gone or has
- * freed it; -EBUSY when it does not answer.
+ * and what there is of chunks, as far as it makes sense. 0; -ENOENT when the exporter is gone or
+ * has freed it; -EBUSY when it does not answer.
  */
 int ipc_ask(const struct ipc_handle *handle, const char *path, int *out_fd,
 	    struct ipc_answer *out_answer);

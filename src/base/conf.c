@@ -177,6 +177,20 @@ static uint64_t read_size(struct conf *conf, enum conf_var var)
 	return 0;
 }
 
+static void read_rdma(struct conf *conf)
+{
+	const char *text = value_of(conf, CONF_RATION_RDMA);
+	char what[128];
+
+	if (!text || !strcmp(text, "stay"))
+		return;
+	conf->may_move_rdma = !strcmp(text, "move");
+	if (conf->may_move_rdma)
+		return;
+	snprintf(what, sizeof(what), "'%.40s' is neither move nor stay", text);
+	fail(conf, rows[CONF_RATION_RDMA].name, what);
+}
+
 /* Where memory may lie. HAMi's word for it is exactly "true". */
 static void read_places(struct conf *conf)
 {
@@ -189,6 +203,7 @@ static void read_places(struct conf *conf)
 						    conf->resident_bytes || conf->host_bytes);
 	conf->is_movable = read_bool(conf, CONF_RATION_MOVABLE, false) || conf->is_oversubscribed;
 	conf->has_signals = read_bool(conf, CONF_RATION_SIGNALS, false);
+	read_rdma(conf);
 }
 
 static void read_log(struct conf *conf)

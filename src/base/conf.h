@@ -50,6 +50,7 @@ struct conf {
 	bool context_free;
 	bool is_movable, is_oversubscribed;  /* the second only with the first */
 	bool has_signals;                    /* a movable one is suspended by them */
+	bool may_move_rdma;                  /* what may be registered with a device moves */
 	uint64_t resident_bytes, host_bytes; /* 0 = not said */
 	int priority;
 	char error[512]; /* empty, or what could not be understood: the first such thing */

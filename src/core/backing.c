@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "core/charge.h"
 #include "core/gate.h"
+#include "core/rdma.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -185,7 +186,7 @@ static bool is_valuable(void *owner, const struct bo *bo, enum bo_place place)
 {
 	struct backing_device *device = owner;
 
-	if (!device->bounds.may_spill || !device->below->evict_to)
+	if (!device->bounds.may_spill || !device->below->evict_to || rdma_is_there())
 		return false;
 	return !device->below->is_valuable || device->below->is_valuable(device->owner, bo, place);
 }
@@ -390,7 +391,7 @@ static int pin_once(struct bo *bo)
 	return rc;
 }
 
-static int pin(struct bo *bo)
+int backing_pin_object(struct bo *bo)
 {
 	int64_t until_ns = clock_now_ns() + BO_WAIT_NS;
 	int held = sys_cancel_hold(), rc;
@@ -409,13 +410,24 @@ int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 
 	span(backing, addr, bytes, &first, &end);
 	for (i = first; i < end; i++) {
-		rc = pin(&backing->objects[i].bo);
+		rc = backing_pin_object(&backing->objects[i].bo);
 		if (rc < 0)
 			break;
 	}
 	while (rc < 0 && i-- > first)
 		bo_unpin(&backing->objects[i].bo);
 	return rc;
+}
+
+unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, struct bo **out_bos,
+		     unsigned most)
+{
+	unsigned first, end, n = 0;
+
+	span(backing, addr, bytes, &first, &end);
+	for (unsigned i = first; i < end && n < most; i++)
+		out_bos[n++] = bo_get(&backing->objects[i].bo);
+	return n;
 }
 
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)

@@ -93,5 +93,15 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place);
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes);
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes);
 
+/*
+ * Puts the objects that have a part of [addr, addr + bytes) into out_bos, at most `most`, each with
+ * a reference of the caller's. How many there are. Takes no lock.
+ */
+unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, struct bo **out_bos,
+		     unsigned most);
+
+/* One object on the device and pinned, as backing_pin(); bo_unpin() ends it. */
+int backing_pin_object(struct bo *bo);
+
 /* Host memory that the owner keeps at hand goes back: somebody wants it. */
 void backing_trim(struct backing_device *device);

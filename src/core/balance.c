@@ -1,6 +1,7 @@
 #include "core/balance.h"
 
 #include "core/bo_device.h"
+#include "core/rdma.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static int move_best(struct looked_at *l, struct backing_device *device)
 	heat_plan(l->items, l->count, room_bytes, MOST_BYTES, &plan);
 	if (!plan.is_any)
 		return 0;
+	if (plan.goes_count && rdma_look())
+		return -EPERM;
 	if (plan.goes_count == 0) {
 		rc = move(l, &plan.comes, 1, &free_vram);
 		if (rc != -ENOMEM)

@@ -1,9 +1,14 @@
 #include "core/object_pin.h"
 
+#include "base/clock.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
 
 #include <errno.h>
+
+/* What has to come to the device waits so long for the moment in which all stands still. */
+#define MOMENT_NS NSEC_PER_SEC
+#define NAP_NS (5 * NSEC_PER_MSEC)
 
 static struct object_space *space_of(struct range_node *node)
 {
@@ -55,7 +60,7 @@ void object_pin_end(struct object_device *d, struct range_node *node,
 	pthread_mutex_lock(&d->mutex);
 }
 
-int object_pin(uint64_t addr, uint64_t id)
+static int pin_once(uint64_t addr, uint64_t id)
 {
 	struct object_device *d = object_device_at(addr);
 	struct object_info info = { 0 }, now;
@@ -87,6 +92,18 @@ int object_pin(uint64_t addr, uint64_t id)
 	pthread_mutex_unlock(&d->mutex);
 	if (is_last)
 		object_small_empty(d, space);
+	return rc;
+}
+
+int object_pin(uint64_t addr, uint64_t id)
+{
+	int64_t until_ns = clock_now_ns() + MOMENT_NS;
+	int rc = pin_once(addr, id);
+
+	while ((rc == -EBUSY || rc == -EAGAIN) && clock_now_ns() < until_ns) {
+		clock_sleep_ns(NAP_NS);
+		rc = pin_once(addr, id);
+	}
 	return rc;
 }
 

@@ -137,6 +137,23 @@ void object_small_use(struct object_region *region, uint64_t addr, uint64_t byte
 	}
 }
 
+unsigned object_small_get(struct object_region *region, uint64_t addr, uint64_t bytes,
+			  struct bo **out_bos, unsigned most)
+{
+	unsigned n = 0;
+
+	while (bytes && n < most) {
+		struct backing *extent =
+			region->extents[(addr - region->node.start) / SLAB_BLOCK_BYTES];
+		uint64_t part_bytes = part_of(extent, addr, bytes);
+
+		n += backing_get(extent, addr, part_bytes, out_bos + n, most - n);
+		addr += part_bytes;
+		bytes -= part_bytes;
+	}
+	return n;
+}
+
 /* The piece keeps its extents, and the region with them. */
 static struct backing *extent_of(struct object_region *region, uint64_t addr)
 {

@@ -42,6 +42,10 @@ void object_small_use(struct object_region *region, uint64_t addr, uint64_t byte
 int object_small_pin(struct object_region *region, uint64_t addr, uint64_t bytes);
 void object_small_unpin(struct object_region *region, uint64_t addr, uint64_t bytes);
 
+/* device's mutex: as backing_get(), of what is behind a piece in use. */
+unsigned object_small_get(struct object_region *region, uint64_t addr, uint64_t bytes,
+			  struct bo **out_bos, unsigned most);
+
 /*
  * device's mutex: releases what waits for fences up to `done`, some of it at a time. True: there
  * is more.

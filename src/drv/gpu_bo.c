@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
+#include "core/rdma.h"
 #include "drv/epoch.h"
 #include "drv/gpu_fence.h"
 #include "drv/gpu_move.h"
@@ -270,25 +271,47 @@ static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 			o->ord.v);
 }
 
-static bool is_exchange(const struct bo_move *move)
+enum step { FRESH, EXCHANGE, REFUSED };
+
+/* What leaves the device is refused where another may have the addresses of its memory. */
+static enum step step_of(const struct bo_move *move, bool keeps)
 {
-	return move->from_place != BO_NONE && move->to_place != BO_NONE;
+	if (move->from_place == BO_NONE || move->to_place == BO_NONE)
+		return FRESH;
+	return move->from_place == BO_VRAM && keeps ? REFUSED : EXCHANGE;
+}
+
+static bool is_any_leaving(const struct bo_move *moves, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (moves[i].from_place == BO_VRAM && moves[i].to_place != BO_NONE)
+			return true;
+	return false;
+}
+
+static void refuse(struct bo_move *moves, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		moves[i].rc = -EPERM;
 }
 
 static void move(void *owner, struct bo_move *moves, unsigned count)
 {
+	bool keeps = is_any_leaving(moves, count) && rdma_look();
 	unsigned n;
 
 	for (unsigned i = 0; i < count; i += n) {
-		bool is = is_exchange(&moves[i]);
+		enum step step = step_of(&moves[i], keeps);
 
-		for (n = 1; i + n < count && is_exchange(&moves[i + n]) == is; n++)
-			if (!is && n == FRESH_STEPS)
+		for (n = 1; i + n < count && step_of(&moves[i + n], keeps) == step; n++)
+			if (step == FRESH && n == FRESH_STEPS)
 				break;
-		if (is)
+		if (step == FRESH)
+			place(owner, &moves[i], n);
+		else if (step == EXCHANGE)
 			exchange(owner, &moves[i], n);
 		else
-			place(owner, &moves[i], n);
+			refuse(&moves[i], n);
 	}
 }
 
@@ -368,6 +391,15 @@ int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer)
 int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes)
 {
 	return gpu_access_allow(&owner->access, addr, bytes);
+}
+
+int gpu_bo_export(const struct bo *bo, int *out_fd)
+{
+	const struct gpu_chunk *chunk = chunk_of(bo->memory);
+
+	if (bo->place != BO_VRAM || !chunk->handle)
+		return -ENOTSUP;
+	return gpu_vmm_export(chunk->handle, out_fd);
 }
 
 bool gpu_bo_is_lost(const struct gpu_bo *owner)

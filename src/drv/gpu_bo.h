@@ -61,6 +61,12 @@ int gpu_bo_add_peer(struct gpu_bo *owner, struct cuda_ord peer);
 /* Lets the device and its peers reach all that is mapped in [addr, addr + bytes), without holes. */
 int gpu_bo_allow(struct gpu_bo *owner, uint64_t addr, uint64_t bytes);
 
+/*
+ * A descriptor of an object's device memory for another process, the caller's to close. The object
+ * is pinned. 0; -ENOTSUP where it has none that can be shared, or what the driver said.
+ */
+int gpu_bo_export(const struct bo *bo, int *out_fd);
+
 /* True when an object was lost. */
 bool gpu_bo_is_lost(const struct gpu_bo *owner);
 

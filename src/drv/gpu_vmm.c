@@ -100,7 +100,41 @@ int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,
 
 	if (rc < 0)
 		return rc;
+	/* Which memory will be shared is not known yet. */
+	if (kind == GPU_VMM_DEVICE && gpu_vmm_can_export(ord))
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	rc = CALL(cuMemCreate, &handle, bytes, &prop, 0);
+	if (rc < 0 && rc != -ENOMEM && prop.requestedHandleTypes) {
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+		rc = CALL(cuMemCreate, &handle, bytes, &prop, 0);
+	}
+	if (rc == 0)
+		*out_handle = handle;
+	return rc;
+}
+
+bool gpu_vmm_can_export(struct cuda_ord ord)
+{
+	int can = 0;
+
+	return real.cuMemExportToShareableHandle &&
+	       attribute(ord, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+			 &can) == 0 &&
+	       can;
+}
+
+int gpu_vmm_export(uint64_t handle, int *out_fd)
+{
+	return CALL(cuMemExportToShareableHandle, out_fd, handle,
+		    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+int gpu_vmm_import(int fd, uint64_t *out_handle)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	int rc = CALL(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
+		      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
 	if (rc == 0)
 		*out_handle = handle;
 	return rc;

@@ -43,6 +43,15 @@ int gpu_vmm_unreserve(uint64_t addr, uint64_t bytes);
 int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,
 		   uint64_t *out_handle);
 
+/* True where another process can be given memory of the device (gpu_vmm_export()). */
+bool gpu_vmm_can_export(struct cuda_ord ord);
+
+/* A descriptor of the memory of a handle, the caller's to close; as many as are asked for. */
+int gpu_vmm_export(uint64_t handle, int *out_fd);
+
+/* A handle for the memory of such a descriptor, which stays the caller's. */
+int gpu_vmm_import(int fd, uint64_t *out_handle);
+
 /* Gives a handle back; its memory goes with its last mapping. */
 int gpu_vmm_release(uint64_t handle);
 

@@ -80,18 +80,6 @@ CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, 
 	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
 }
 
-/* An object's memory has no handle that another process could open in this way. */
-CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
-{
-	struct object_info o;
-
-	if (!ENTER_HAS(cuIpcGetMemHandle))
-		return enter_missing();
-	if (out_handle && movable_has(addr) && object_find(addr, &o))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return GATE_CALL(real.cuIpcGetMemHandle(out_handle, addr));
-}
-
 CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle group, size_t offset_bytes,
 				  CUdeviceptr addr, size_t bytes, unsigned long long flags)
 {

@@ -160,14 +160,17 @@ GATED_FENCE(cuMemcpy3DWithAttributesAsync, true, c, false, CUDA_MEMCPY3D_BATCH_O
 	    unsigned long long, CUstream)
 GATED_FENCE(cuMemcpy3DWithAttributesAsync_ptsz, true, c, true, CUDA_MEMCPY3D_BATCH_OP *,
 	    unsigned long long, CUstream)
-GATED_FENCE(cuMemcpyBatchAsync, true, i, false, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
-	    CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
-GATED_FENCE(cuMemcpyBatchAsync_ptsz, true, i, true, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
-	    CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)
-GATED_FENCE(cuMemcpyBatchAsync_v2, true, h, false, CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
-	    CUmemcpyAttributes *, size_t *, size_t, CUstream)
-GATED_FENCE(cuMemcpyBatchAsync_v2_ptsz, true, h, true, CUdeviceptr *, CUdeviceptr *, size_t *,
-	    size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyBatchAsync, uses_batch(a, b, c, d, h), true, i, false, CUdeviceptr *,
+	       CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *,
+	       CUstream)
+GATED_FENCE_ON(cuMemcpyBatchAsync_ptsz, uses_batch(a, b, c, d, h), true, i, true, CUdeviceptr *,
+	       CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, size_t *,
+	       CUstream)
+GATED_FENCE_ON(cuMemcpyBatchAsync_v2, uses_batch(a, b, c, d, NULL), true, h, false, CUdeviceptr *,
+	       CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream)
+GATED_FENCE_ON(cuMemcpyBatchAsync_v2_ptsz, uses_batch(a, b, c, d, NULL), true, h, true,
+	       CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
+	       size_t, CUstream)
 GATED_FENCE_ON(cuMemcpyWithAttributesAsync, uses_span(a, c) && uses_span(b, c), c >= LONG_BYTES, e,
 	       false, CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *, CUstream)
 GATED_FENCE_ON(cuMemcpyWithAttributesAsync_ptsz, uses_span(a, c) && uses_span(b, c),

@@ -6,6 +6,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/gated.h"
+#include "hook/ipc_import.h"
 #include "hook/making.h"
 #include "hook/metering.h"
 #include "hook/primary.h"
@@ -163,6 +164,7 @@ struct ending {
 	struct context *context;
 	struct local_area *area;
 	struct object_context *objects;
+	struct ipc_import *imports;
 	uint64_t mark;
 };
 
@@ -194,10 +196,12 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		cost = context_end(e->context);
 		cost.bytes += local_end(e->area);
 		object_context_end(e->objects);
+		ipc_import_end(e->imports);
 	} else {
 		cost = context_put_back(e->context);
 		local_put_back(e->area);
 		object_context_put_back(e->objects);
+		ipc_import_put_back(e->imports);
 	}
 	if (res == CUDA_SUCCESS && !is_known)
 		look_at_all();
@@ -218,6 +222,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	e.context = context_take(ctx, context_mark());
 	e.area = local_take(ctx);
 	e.objects = object_context_take(ctx);
+	e.imports = ipc_import_take(ctx);
 	return end_context(call(ctx), &e);
 }
 
@@ -260,6 +265,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	if (context_detach(ctx, &e.context)) {
 		e.area = local_take(ctx);
 		e.objects = object_context_take(ctx);
+		e.imports = ipc_import_take(ctx);
 		return end_context(real.cuCtxDetach(ctx), &e);
 	}
 	res = real.cuCtxDetach(ctx);
@@ -344,6 +350,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	charge_begin();
 	e.area = local_take(e.ctx);
 	e.objects = object_context_take(e.ctx);
+	e.imports = ipc_import_take(e.ctx);
 	res = call(ord);
 	is_there = res != CUDA_SUCCESS || (gpu_cuda_primary_active((struct cuda_ord){ ord }) &&
 					   making_primaries(dev) == primaries);
@@ -355,11 +362,13 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 		charge_over();
 		local_put_back(e.area);
 		object_context_put_back(e.objects);
+		ipc_import_put_back(e.imports);
 		return res;
 	}
 	charge_drop_context(e.ctx, e.mark);
 	charge_over();
 	object_context_end(e.objects);
+	ipc_import_end(e.imports);
 	uncharge(dev, context_end(context_take(e.ctx, contexts)).bytes + local_end(e.area));
 	return res;
 }

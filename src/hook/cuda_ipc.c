@@ -4,7 +4,11 @@
  * is not counted twice.
  */
 #include "core/gate.h"
+#include "drv/gpu_cuda.h"
 #include "hook/enter.h"
+#include "hook/ipc_export.h"
+#include "hook/ipc_import.h"
+#include "hook/movable.h"
 
 #include <errno.h>
 
@@ -81,14 +85,39 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory memory)
 
 typedef CUresult open_fn(CUdeviceptr *out_addr, CUipcMemHandle handle, unsigned int flags);
 
+/* An object's handle, which the driver does not know. */
+static CUresult open_object(open_fn *call, CUdeviceptr *out_addr, const CUipcMemHandle *handle,
+			    unsigned int flags)
+{
+	struct ipc_handle h;
+	const void *ctx;
+	struct dev dev;
+
+	switch (enter_current(&dev, &ctx)) {
+	case ENTER_REFUSE:
+		return enter_refusal();
+	case ENTER_FORWARD:
+		return GATE_CALL(call(out_addr, *handle, flags));
+	default:
+		if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+			return CUDA_ERROR_INVALID_VALUE;
+		ipc_handle_read(handle, &h);
+		return ipc_import_open(&h, dev, ctx, out_addr);
+	}
+}
+
 static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle handle,
 			 unsigned int flags)
 {
+	struct ipc_handle ours;
+	enum enter what;
 	struct charge c;
 	CUresult res;
-	enum enter what = out_addr ? begin(&c, &res) : ENTER_FORWARD;
 	int rc;
 
+	if (out_addr && ipc_handle_read(&handle, &ours))
+		return open_object(call, out_addr, &handle, flags);
+	what = out_addr ? begin(&c, &res) : ENTER_FORWARD;
 	if (what == ENTER_REFUSE)
 		return res;
 	res = GATE_CALL(call(out_addr, handle, flags));
@@ -132,6 +161,31 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr addr)
 
 	if (!ENTER_HAS(cuIpcCloseMemHandle))
 		return enter_missing();
+	if (ipc_import_has(addr))
+		return ipc_import_close(addr);
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
 	return end(GATE_CALL(real.cuIpcCloseMemHandle(addr)), node, dev);
+}
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
+{
+	struct object_info o;
+	struct cuda_ord ord;
+	struct ipc_handle h;
+	const void *ctx;
+	int rc;
+
+	if (!ENTER_HAS(cuIpcGetMemHandle))
+		return enter_missing();
+	if (!movable_has(addr))
+		return GATE_CALL(real.cuIpcGetMemHandle(out_handle, addr));
+	if (!out_handle || !gpu_cuda_current(&ord, &ctx) || !object_find(addr, &o))
+		return GATE_CALL(real.cuIpcGetMemHandle(out_handle, MOVABLE_NOWHERE));
+	rc = ipc_export_handle(&o, &h);
+	if (rc == -ENOTSUP)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (rc < 0)
+		return rc == -ENOENT ? CUDA_ERROR_INVALID_VALUE : status_cuda(rc);
+	memcpy(out_handle, &h, sizeof(h));
+	return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/gated.h"
+#include "hook/ipc_export.h"
 #include "hook/movable.h"
 
 #include <errno.h>
@@ -70,8 +71,10 @@ static bool tell(const struct object_info *o, CUdeviceptr addr, CUpointer_attrib
 		*out = narrow(o->is_sync);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*out = narrow(false);
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*out = narrow(ipc_export_can(o->dev));
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		*out = narrow(true);

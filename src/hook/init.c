@@ -5,10 +5,13 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/rdma.h"
 #include "core/share.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "hook/ipc_export.h"
+#include "hook/ipc_import.h"
 #include "hook/metering.h"
 #include "hook/movable.h"
 #include "hook/signals.h"
@@ -223,6 +226,9 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);
+	rdma_start(p->conf.may_move_rdma);
+	ipc_export_start(region);
+	ipc_import_start();
 	rc = movable_start(region);
 	if (rc < 0) {
 		p->error = rc;

@@ -6,6 +6,7 @@
 #include "core/bo_hold.h"
 #include "core/object.h"
 #include "core/quota.h"
+#include "core/rdma.h"
 #include "drv/gpu_still.h"
 #include "hook/signals.h"
 
@@ -138,7 +139,7 @@ static void come_back(void)
 
 static void hold(void)
 {
-	int rc = gpu_still_begin(&waits);
+	int rc = rdma_look() ? -EPERM : gpu_still_begin(&waits);
 
 	if (rc < 0) {
 		tell(false, rc);

@@ -65,6 +65,20 @@ static void look_at(const void *bytes, size_t count)
 	}
 }
 
+bool uses_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count,
+		size_t *out_failed)
+{
+	if (!movable_is_on() || !to || !from || !bytes)
+		return true;
+	for (size_t i = 0; i < count; i++)
+		if (!uses_span(to[i], bytes[i]) || !uses_span(from[i], bytes[i])) {
+			if (out_failed)
+				*out_failed = i;
+			return false;
+		}
+	return true;
+}
+
 /* A function's, or a kernel's of a library under a function's type. */
 static bool param_bytes(CUfunction function, size_t i, size_t *out_bytes)
 {

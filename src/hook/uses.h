@@ -39,5 +39,12 @@ static inline bool uses_rows(CUdeviceptr addr, uint64_t pitch_bytes, uint64_t wi
 bool uses_copy_2d(const CUDA_MEMCPY2D *copy);
 bool uses_copy_3d(const CUDA_MEMCPY3D *copy);
 
+/*
+ * Of a batch of so many copies. *out_failed, unless NULL: which one leaves an object. Arrays that
+ * are missing are the driver's to refuse.
+ */
+bool uses_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count,
+		size_t *out_failed);
+
 /* Of a launch with these parameters; both may be NULL. */
 void uses_launch(CUfunction function, void *const *params, void *const *extra);

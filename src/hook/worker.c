@@ -10,26 +10,20 @@
 #include "drv/gpu_bo.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "hook/ipc_import.h"
 #include "hook/metering.h"
 #include "hook/own_row.h"
 #include "hook/suspend.h"
+#include "hook/thread.h"
 #include "hook/work.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define STOP_WAIT_NS (50 * NSEC_PER_MSEC)
-/* Its thread-local storage is cut from it too, and that of a sanitizer alone is 900 KiB. */
-enum { STACK_BYTES = 1024 * 1024 };
-
 enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
 
 struct worker {
@@ -118,6 +112,7 @@ static void *run(void *arg)
 		if (!suspend_is_shut())
 			object_tick();
 		gpu_bo_tick();
+		ipc_import_tick();
 		work_end_threads();
 		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
 	}
@@ -141,65 +136,6 @@ static void stop(void)
 	sys_futex_wait(&worker.s.state, WORKER_RUNS, STOP_WAIT_NS);
 }
 
-typedef int create_fn(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *),
-		      void *arg);
-typedef int stack_fn(pthread_attr_t *attr, void *stack, size_t bytes);
-
-/*
- * Through the driver, which has threads: libc alone does not know these names before glibc 2.34, and
- * under them a library built with a later one could not be loaded.
- */
-static int create_on(void *stack)
-{
-	create_fn *create_thread = (create_fn *)real_symbol(REAL_CUDA, "pthread_create");
-	stack_fn *set_stack = (stack_fn *)real_symbol(REAL_CUDA, "pthread_attr_setstack");
-	pthread_attr_t attr;
-	pthread_t thread;
-	int rc;
-
-	if (!create_thread || (stack && !set_stack))
-		return ENOSYS;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	rc = stack ? set_stack(&attr, stack, STACK_BYTES) : 0;
-	if (rc == 0)
-		rc = create_thread(&thread, &attr, run, NULL);
-	pthread_attr_destroy(&attr);
-	return rc;
-}
-
-/* A stack of our own, with a guard page: libc ends the program where it cannot map one itself. */
-static void *map_stack(void)
-{
-	const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	char *m = mmap(NULL, page_bytes + STACK_BYTES, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-
-	if (m == MAP_FAILED)
-		return NULL;
-	mprotect(m, page_bytes, PROT_NONE);
-	return m + page_bytes;
-}
-
-/* With all signals blocked, which the thread inherits: they are the program's threads'. */
-static int create(void)
-{
-	const uint64_t all = UINT64_MAX;
-	void *stack = map_stack();
-	uint64_t old;
-	int rc;
-
-	if (!stack)
-		return ENOMEM;
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof(old));
-	rc = create_on(stack);
-	/* A program with large thread-local data needs more stack for any thread: libc knows how much. */
-	if (rc == EINVAL)
-		rc = create_on(NULL);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof(old));
-	return rc;
-}
-
 void worker_start(void)
 {
 	unsigned none = WORKER_NONE;
@@ -210,7 +146,7 @@ void worker_start(void)
 	process_wipe_on_fork(&worker, sizeof(worker));
 	if (!atomic_compare_exchange_strong(&worker.s.state, &none, WORKER_RUNS))
 		return;
-	rc = create();
+	rc = thread_start(run);
 	if (rc) {
 		log_warn("no thread to watch what this process holds (%s): what no call shows is "
 			 "counted only when memory is short",

@@ -37,12 +37,6 @@ static void say_value(int what, uint64_t value, CUdeviceptr base)
 	}
 }
 
-/* Left out: whether it can be shared by cuIpcGetMemHandle, which objects cannot. */
-static bool is_asked(int what)
-{
-	return what != CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
-}
-
 enum { ATTRIBUTES = 25 };
 
 static void attributes(CUdeviceptr base, CUdeviceptr addr)
@@ -56,8 +50,6 @@ static void attributes(CUdeviceptr base, CUdeviceptr addr)
 		uint64_t value = 0;
 		CUresult res = cuPointerGetAttribute(&value, (CUpointer_attribute)what, addr);
 
-		if (!is_asked(what))
-			continue;
 		printf("  attribute %d: %d", what, (int)res);
 		if (res == CUDA_SUCCESS) {
 			say_value(what, value, base);

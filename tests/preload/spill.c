@@ -15,6 +15,7 @@ enum { PIECES = 8, NEAR = 4 };
 
 static CUdeviceptr pieces[PIECES];
 static CUfunction copy;
+static CUstream batches; /* uses are copies of a batch in this one */
 
 static uint64_t moved_mib(void)
 {
@@ -37,13 +38,31 @@ static void begin(void)
 	SAME(client_own()->residency[0].host_bytes, (PIECES - NEAR) * PIECE_BYTES);
 }
 
-/* A kernel that reads and writes a few bytes of it. */
+/* One copy of a batch, whose stream is `batches`. */
+static void use_by_batch(CUdeviceptr addr, CUdeviceptr to, size_t bytes)
+{
+	CUmemcpyAttributes attributes = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+	size_t first = 0, failed = 7;
+
+	OK(cuMemcpyBatchAsync(&to, &addr, &bytes, 1, &attributes, &first, 1, &failed, batches));
+	/* What leaves a piece is no copy. */
+	to = addr + PIECE_BYTES - 512;
+	IS(cuMemcpyBatchAsync(&to, &addr, &bytes, 1, &attributes, &first, 1, &failed, batches),
+	   CUDA_ERROR_INVALID_VALUE);
+	SAME(failed, 0);
+}
+
+/* A kernel that reads and writes a few bytes of it, or a copy. */
 static void use(CUdeviceptr addr)
 {
 	uint64_t bytes = 1024;
 	CUdeviceptr to = addr + 8192;
 	void *params[] = { &to, &addr, &bytes };
 
+	if (batches) {
+		use_by_batch(addr, to, bytes);
+		return;
+	}
 	OK(cuLaunchKernel(copy, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
@@ -60,12 +79,12 @@ static void end(void)
 	}
 }
 
-/* hot: the last one, which lies in host memory, is used all the time. */
+/* hot [batch]: the last one, which lies in host memory, is used all the time. */
 static void hot(int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
 	begin();
+	if (argc > 0 && strcmp(argv[0], "batch") == 0)
+		OK(cuStreamCreate(&batches, CU_STREAM_DEFAULT));
 	for (int i = 0; i < 3000 && moved_mib() < 32; i++) {
 		for (int k = 0; k < 50; k++)
 			use(pieces[PIECES - 1]);

@@ -146,9 +146,10 @@ def make_little(place):
     return place
 
 
-def test_what_is_used_comes_to_the_card(little):
+@pytest.mark.parametrize("way", ["launch", "batch"])
+def test_what_is_used_comes_to_the_card(little, way):
     """One comes, one goes; and nothing moves after that."""
-    assert little.run("spill", "hot").values["moved"] == 32
+    assert little.run("spill", "hot", way).values["moved"] == 32
 
 
 def test_what_is_used_in_turn_stays(little):

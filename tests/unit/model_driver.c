@@ -679,6 +679,13 @@ bool real_find(enum real_lib lib)
 	return lib == REAL_CUDA;
 }
 
+void *real_symbol(enum real_lib lib, const char *name)
+{
+	(void)lib;
+	(void)name;
+	return NULL;
+}
+
 bool sample_nvml_knows(const char *uuid)
 {
 	return strcmp(uuid, member_uuid(0)) == 0;

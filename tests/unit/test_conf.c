@@ -53,6 +53,12 @@ static void test_places(void **state)
 	assert_int_equal(load_env(ENV("RATION_MOVABLE=true", "RATION_SIGNALS=1")), 0);
 	assert_true(conf.has_signals);
 	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE);
+	assert_false(conf.may_move_rdma);
+	assert_int_equal(load_env(ENV("RATION_RDMA=move")), 0);
+	assert_true(conf.may_move_rdma && !conf.is_movable);
+	assert_int_equal(load_env(ENV("RATION_RDMA=stay")), 0);
+	assert_false(conf.may_move_rdma);
+	assert_int_equal(load_env(ENV("RATION_RDMA=true")), -EINVAL);
 	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=true")), 0);
 	assert_int_equal(conf_region_flags(&conf), RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE);
 	assert_int_equal(load_env(ENV("CUDA_OVERSUBSCRIBE=1")), 0);

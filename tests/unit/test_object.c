@@ -10,6 +10,7 @@
 #include "core/object_context.h"
 #include "core/object_evict.h"
 #include "core/object_pin.h"
+#include "core/object_share.h"
 #include "core/object_use.h"
 #include "member.h"
 #include "shm/residency.h"
@@ -496,6 +497,51 @@ static void what_was_freed_waits_for_its_work(void)
 	CHECK_EQ(object_free(other), 0);
 }
 
+/* Freed, it is charged until whoever has it is done; nobody else gets it then. */
+static void share_and_free(uint64_t bytes, unsigned count)
+{
+	struct object_share *share;
+	struct object_info info;
+	uint64_t addr, end;
+
+	CHECK_EQ(object_alloc(dev0, &contexts[0], bytes, &addr), 0);
+	CHECK(object_find(addr, &info));
+	CHECK_EQ(object_share_begin(addr, info.id, &share), -ENOENT);
+	CHECK_EQ(object_pin(addr, info.id), 0);
+	CHECK_EQ(object_share_begin(addr, info.id + 1, &share), -ENOENT);
+	CHECK_EQ(object_share_begin(addr + 1, info.id, &share), -ENOENT);
+	CHECK_EQ(object_share_begin(addr, info.id, &share), 0);
+	CHECK_EQ(share->count, count);
+	CHECK_EQ(share->bytes, bytes);
+	CHECK_EQ(share->bos[0]->addr + share->offset_bytes, addr);
+	end = share->bos[0]->addr;
+	for (unsigned i = 0; i < count; i++) {
+		CHECK_EQ(share->bos[i]->addr, end);
+		CHECK(share->bos[i]->place == BO_VRAM && share->bos[i]->pins > 0);
+		end += share->bos[i]->bytes;
+	}
+	CHECK(end >= addr + bytes);
+	CHECK_EQ(object_free(addr), 0);
+	atomic_store(&gpu.done, UINT64_MAX);
+	object_reclaim(dev0, 0);
+	CHECK(charged() >= bytes && gpu.taken[BO_VRAM] >= bytes);
+	object_share_end(share);
+	object_reclaim(dev0, 0);
+	CHECK_EQ(charged(), 0);
+	CHECK_EQ(gpu.taken[BO_VRAM], 0);
+	CHECK_EQ(object_share_begin(addr, info.id, &share), -ENOENT);
+	atomic_store(&gpu.done, gpu.epoch);
+}
+
+static void what_is_shared_stays(void)
+{
+	start("1g", RATION_FLAG_MOVABLE);
+	share_and_free(1000, 1);
+	share_and_free(3 * MIB, 1);
+	share_and_free(20 * MIB, 1);
+	share_and_free(600 * MIB, 3);
+}
+
 static void addresses_that_are_no_objects(void)
 {
 	struct object_info info;
@@ -596,6 +642,7 @@ int main(void)
 		fresh_test(what_is_given_back_slowly_is_had),
 		fresh_test(objects_leave_the_card),
 		fresh_test(what_was_freed_waits_for_its_work),
+		fresh_test(what_is_shared_stays),
 		fresh_test(addresses_that_are_no_objects),
 		fresh_test(threads),
 	};

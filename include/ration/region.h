@@ -191,8 +191,7 @@ struct ration_residency {
 /* What is asked of a tenant. */
 enum ration_suspend {
 	RATION_RUN = 0,
-	RATION_SUSPEND = 1,      /* its memory leaves the cards, its work is held */
-	RATION_SUSPEND_DEEP = 2, /* its contexts too */
+	RATION_SUSPEND = 1, /* its memory leaves the cards, its work is held */
 };
 
 struct ration_region {

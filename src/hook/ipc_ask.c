@@ -35,7 +35,8 @@ static bool makes_sense(const struct ipc_answer *a)
 
 /*
  * 0 with the connection; -ENOENT: there is nothing of the name; -ECONNREFUSED: nobody listens;
- * -EPERM: another process does; -EPIPE: it broke off; -EIDRM: it has no such object any more; -EBUSY.
+ * -EPERM: another process does; -EPIPE: it broke off; -EIDRM: it has no such object any more;
+ * -EBUSY.
  */
 static int ask_at(const struct ipc_name *name, const struct ipc_handle *handle, int *out_fd,
 		  struct ipc_answer *out_answer)

@@ -54,12 +54,14 @@ def await_suspended(place, value, timeout=20):
         time.sleep(0.01)
 
 
+@pytest.mark.plain
 def test_what_is_asked_is_answered_alike(place):
     said = plain(place, "asks")
     assert said.endswith("end\n")
     assert place.run("asks").out == said
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("example", ["launch", "verify"])
 def test_examples(place, example):
     program = BUILD / "examples" / example
@@ -82,14 +84,14 @@ def churn(place, seed, threads):
     return place.start("churn", seed, threads, 200, RATION_MEM="1g").await_word("working")
 
 
-@pytest.mark.parametrize("seed,threads", [(1, 1), (2, 4)])
+@pytest.mark.parametrize("seed,threads", [pytest.param(1, 1, marks=pytest.mark.plain), (2, 4)])
 def test_random_programs(place, seed, threads):
     program = churn(place, seed, threads)
     time.sleep(2)
     program.go().await_word("end").go().end()
 
 
-@pytest.mark.parametrize("seed,threads", [(3, 1), (4, 4)])
+@pytest.mark.parametrize("seed,threads", [pytest.param(3, 1, marks=pytest.mark.plain), (4, 4)])
 def test_random_programs_while_they_are_suspended_and_resumed(place, seed, threads):
     program = churn(place, seed, threads)
     for _ in range(8):
@@ -105,7 +107,7 @@ def test_random_programs_while_they_are_suspended_and_resumed(place, seed, threa
     assert done.values["moved"] > 0
 
 
-@pytest.mark.parametrize("seed,threads", [(5, 1), (6, 4)])
+@pytest.mark.parametrize("seed,threads", [pytest.param(5, 1, marks=pytest.mark.plain), (6, 4)])
 def test_random_programs_with_little_on_the_card(place, seed, threads):
     place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "16m", "RATION_HOST": "512m"}
     program = churn(place, seed, threads)
@@ -131,6 +133,7 @@ def test_killed_it_leaves_nothing(place):
     assert residency(place)[1:] == [(0, 0, 0, 0)] * 3
 
 
+@pytest.mark.plain
 def test_what_another_process_keeps_at_hand_is_to_be_had(place):
     place.settings["RATION_MEM"] = 512 * MIB
     other = place.start("spill", "busy").await_word("busy")
@@ -146,20 +149,24 @@ def make_little(place):
     return place
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("way", ["launch", "batch"])
 def test_what_is_used_comes_to_the_card(little, way):
     """One comes, one goes; and nothing moves after that."""
     assert little.run("spill", "hot", way).values["moved"] == 32
 
 
+@pytest.mark.plain
 def test_what_is_used_in_turn_stays(little):
     assert little.run("spill", "scan").values["moved"] == 0
 
 
+@pytest.mark.plain
 def test_host_memory_has_an_end(little):
     assert little.run("spill", "fill", RATION_LOG="error").values["free"] == 64
 
 
+@pytest.mark.plain
 def test_what_the_dead_had_is_to_be_had(little):
     """On the card and in host memory, by who was there before they died."""
     program = little.start("spill", "after").await_word("ready")
@@ -168,12 +175,14 @@ def test_what_the_dead_had_is_to_be_had(little):
     program.go().end()
 
 
+@pytest.mark.plain
 def test_host_memory_that_another_process_keeps_is_to_be_had(little):
     other = little.start("spill", "keep").await_word("kept")
     assert little.run("spill", "all", RATION_LOG="error").values["free"] == 192
     assert other.go().end().values["host"] == 0
 
 
+@pytest.mark.plain
 def test_a_limit_above_the_card(little):
     """More than the card has is to be had, and shown."""
     little.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_HOST": "8g", "RATION_MEM": "12g"}
@@ -182,6 +191,7 @@ def test_a_limit_above_the_card(little):
     assert "got 12224 MiB" in out and "total 12288 MiB, free 0 MiB" in out
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("driver,fault", [("without_vmm", None), ("", "cuMemMap:1=801")])
 def test_what_cannot_be_oversubscribed_is_refused(little, driver, fault):
     folders = f"{BUILD}/preload/{driver}:{BUILD}/sim" if driver else f"{BUILD}/sim"
@@ -189,12 +199,14 @@ def test_what_cannot_be_oversubscribed_is_refused(little, driver, fault):
     assert "cannot be oversubscribed" in done.err and "cuInit(0)" in done.err
 
 
+@pytest.mark.plain
 def test_schedulers_variable(little):
     little.settings = {"CUDA_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "64m",
                        "CUDA_DEVICE_MEMORY_LIMIT": "12g"}
     assert little.run("spill", "scan").values["moved"] == 0
 
 
+@pytest.mark.plain
 def test_host_memory_that_forgets_is_not_used(little):
     """The first copy there fails: nothing lies there, and what has no room on the card is refused."""
     done = little.run("spill", "near", err=None, RATION_SIM_FAULT="cuMemcpyDtoHAsync:1=719,cuMemcpyDtoHAsync:2=719")

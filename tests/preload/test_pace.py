@@ -11,15 +11,18 @@ ROOT = Path(__file__).parents[2]
 
 # The worker frees a thread's part once the kernel no longer knows it: an order that no sanitizer sees.
 THREADS = pytest.param("threads", marks=pytest.mark.plain)
+FORMS = pytest.param("forms", marks=pytest.mark.plain)
+CAPTURE = pytest.param("capture", marks=pytest.mark.plain)
 
 
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
+@pytest.mark.parametrize("case", [FORMS, CAPTURE, "ends", THREADS])
 def test_programs_go_on(limited, case):
     limited.run("share", case)
     assert limited.slots() == {}
 
 
-@pytest.mark.parametrize("case", ["forms", "capture", "ends", THREADS])
+@pytest.mark.parametrize("case", [FORMS, CAPTURE, "ends", THREADS])
+@pytest.mark.plain
 @pytest.mark.parametrize("version", ["11.4", pytest.param("12.4", marks=pytest.mark.plain)])
 def test_programs_go_on_with_older_drivers(limited, case, version):
     """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""
@@ -27,6 +30,7 @@ def test_programs_go_on_with_older_drivers(limited, case, version):
     limited.run("share", case)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("version", [None, "12.4"])
 def test_processes_at_once(limited, version):
     """Held and in each other's way, they mark where their launches begin: all of them get there."""
@@ -42,6 +46,7 @@ def test_processes_at_once(limited, version):
     assert limited.slots() == {}
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("limit_pct", ["20", "2"])
 def test_launches_on_two_devices_at_once(limited, limit_pct):
     limited.sim["count"] = 2

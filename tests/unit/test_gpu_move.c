@@ -8,7 +8,7 @@
 
 #define MACHINE "mem=512m,context=8m"
 /* Between the calls that fail. */
-enum { OBJECTS = 3, STRIDE = BUILD_SANITIZED ? 3 : 1 };
+enum { OBJECTS = 3, STRIDE = BUILD_SANITIZED ? 9 : 1 };
 
 /* Deadlines that a call which never answers meets soon. */
 static const struct gpu_bo_setup impatient = {

@@ -11,7 +11,7 @@
 #include <sched.h>
 
 #define MACHINE "mem=512m,context=8m"
-enum { OBJECTS = 16, MOVES = BUILD_SANITIZED ? 400 : 10000, THREADS = 3, ROUNDS = 40 };
+enum { OBJECTS = 16, MOVES = BUILD_SANITIZED ? 100 : 10000, THREADS = 3, ROUNDS = 40 };
 
 static const struct gpu_bo_setup short_waits = {
 	.still = { .shut_ns = 100 * NSEC_PER_MSEC, .done_ns = 100 * NSEC_PER_MSEC },

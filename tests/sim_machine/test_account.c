@@ -19,7 +19,10 @@
 
 enum { WORKERS = 6, THREADS = 2, ROUNDS = 40, PIECE_MAX_BYTES = 8 << 20 };
 
-/* Shared with the children. A worker's two words are written only between its operations. */
+/*
+ * Shared with the children. A worker's two words are written by itself, between its operations, and by
+ * who starts it.
+ */
 struct stage {
 	_Atomic uint32_t ready;
 	_Atomic uint32_t is_paused;
@@ -211,8 +214,6 @@ static int work(void *arg)
 	struct worker second = *worker;
 	pthread_t thread;
 
-	atomic_store(&worker->stage->worker[worker->number].held_bytes, 0);
-	atomic_store(&worker->stage->worker[worker->number].paused_threads, 0);
 	second.seed ^= 0x5555;
 	if (machine_open() || pthread_create(&thread, NULL, take_and_give, &second))
 		return 1;
@@ -250,10 +251,13 @@ static int audit(struct stage *stage, const pid_t pids[WORKERS])
 	return result;
 }
 
+/* The one before it, which is dead, may have been paused. */
 static pid_t start_worker(struct stage *stage, int number, unsigned seed)
 {
 	struct worker worker = { stage, number, seed };
 
+	atomic_store(&stage->worker[number].held_bytes, 0);
+	atomic_store(&stage->worker[number].paused_threads, 0);
 	return place_start(work, &worker);
 }
 

@@ -1,11 +1,10 @@
 #include "core/bo.h"
 
-#include "base/clock.h"
 #include "core/bo_device.h"
 #include "core/bo_reap.h"
 #include "core/bo_reserve.h"
+#include "core/bo_round.h"
 
-#include <errno.h>
 #include <stddef.h>
 
 void bo_init(struct bo *bo, struct bo_device *device, uint64_t addr, uint64_t bytes,
@@ -55,17 +54,10 @@ void bo_add_fence(struct bo *bo, uint64_t fence)
 
 int bo_wait(struct bo *bo, const struct bo_ctx *ctx)
 {
-	const struct bo_device *device = bo->device;
-	uint64_t fence;
+	struct bo_ctx how = { .no_wait = ctx && ctx->no_wait };
+	struct bo_round round = { .ctx = &how };
 
-	bo_device_lock(bo->device);
-	fence = bo->fence;
-	bo_device_unlock(bo->device);
-	if (!fence || device->ops->is_done(device->owner, fence))
-		return 0;
-	if (ctx && ctx->no_wait)
-		return -EBUSY;
-	return device->ops->wait(device->owner, fence, clock_now_ns() + BO_WAIT_NS);
+	return bo_round_wait(&round, bo);
 }
 
 void bo_pin(struct bo *bo)

@@ -14,12 +14,9 @@ static void be_program(int ready, int end)
 {
 	void *cuda = driver_open("libcuda.so.1");
 	CUdeviceptr addr;
-	CUcontext ctx;
 	char c = 1;
 
-	CHECK(DRIVER(cuda, cuInit)(0));
-	CHECK(DRIVER(cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
-	CHECK(DRIVER(cuda, cuCtxSetCurrent)(ctx));
+	driver_begin(cuda);
 	CHECK(DRIVER(cuda, cuMemAlloc_v2)(&addr, 4096));
 	if (write(ready, &c, 1) != 1)
 		_exit(1);

@@ -126,13 +126,10 @@ int main(int argc, char **argv)
 	long rounds = argc > 1 ? atol(argv[1]) : 100, calls = argc > 2 ? atol(argv[2]) : 100;
 	CUdeviceptr kept;
 	CUmodule module;
-	CUcontext ctx;
 
 	cuda = driver_open("libcuda.so.1");
 	find_ways();
-	CHECK(DRIVER(cuda, cuInit)(0));
-	CHECK(DRIVER(cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
-	CHECK(DRIVER(cuda, cuCtxSetCurrent)(ctx));
+	driver_begin(cuda);
 	CHECK(DRIVER(cuda, cuModuleLoadData)(&module, kernels_ptx));
 	CHECK(DRIVER(cuda, cuModuleGetFunction)(&empty, module, "empty"));
 	/* A block that stays: small allocations come from it, not each from a new one. */

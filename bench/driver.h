@@ -67,6 +67,16 @@ static inline driver_dlsym *driver_own_dlsym(void)
 /* The driver's own. */
 #define DRIVER_OWN(handle, sym) ((__typeof__(&sym))driver_own_dlsym()(handle, #sym))
 
+/* Starts the driver, with device 0's primary context current. */
+static inline void driver_begin(void *cuda)
+{
+	CUcontext ctx;
+
+	CHECK(DRIVER(cuda, cuInit)(0));
+	CHECK(DRIVER(cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
+	CHECK(DRIVER(cuda, cuCtxSetCurrent)(ctx));
+}
+
 static inline int64_t driver_now_ns(void)
 {
 	struct timespec t;

@@ -82,12 +82,9 @@ static struct {
 static void start(void)
 {
 	CUmodule module;
-	CUcontext ctx;
 
 	o.cuda = driver_open("libcuda.so.1");
-	CHECK(DRIVER(o.cuda, cuInit)(0));
-	CHECK(DRIVER(o.cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
-	CHECK(DRIVER(o.cuda, cuCtxSetCurrent)(ctx));
+	driver_begin(o.cuda);
 	CHECK(DRIVER(o.cuda, cuModuleLoadData)(&module, ptx));
 	o.is_own = DRIVER(o.cuda, cuModuleGetFunction)(&o.func, module, "read") == CUDA_SUCCESS;
 	if (!o.is_own) {

@@ -70,15 +70,12 @@ int main(int argc, char **argv)
 	unsigned long pieces = 0;
 	int64_t before_bytes;
 	CUmodule module;
-	CUcontext ctx;
 	CUresult res;
 
 	lib.cuda = driver_open("libcuda.so.1");
 	lib.nvml = driver_open("libnvidia-ml.so.1");
 	CHECK(DRIVER_OWN(lib.nvml, nvmlInit_v2)());
-	CHECK(DRIVER(lib.cuda, cuInit)(0));
-	CHECK(DRIVER(lib.cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
-	CHECK(DRIVER(lib.cuda, cuCtxSetCurrent)(ctx));
+	driver_begin(lib.cuda);
 	CHECK(DRIVER(lib.cuda, cuModuleLoadData)(&module, kernels_ptx));
 	before_bytes = process_bytes();
 	while ((res = take(kind)) == CUDA_SUCCESS)

@@ -109,12 +109,9 @@ static void make_graph(void)
 static void start(void)
 {
 	CUmodule module;
-	CUcontext ctx;
 
 	b.cuda = driver_open("libcuda.so.1");
-	CHECK(DRIVER(b.cuda, cuInit)(0));
-	CHECK(DRIVER(b.cuda, cuDevicePrimaryCtxRetain)(&ctx, 0));
-	CHECK(DRIVER(b.cuda, cuCtxSetCurrent)(ctx));
+	driver_begin(b.cuda);
 	CHECK(DRIVER(b.cuda, cuModuleLoadData)(&module, ptx));
 	CHECK(DRIVER(b.cuda, cuModuleGetFunction)(&b.spin, module, "spin"));
 	CHECK(DRIVER(b.cuda, cuMemAlloc_v2)(&b.spans, KEPT * sizeof(struct span)));

@@ -576,8 +576,7 @@ uint64_t charge_doubt(struct dev dev)
 
 	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
 		return 0;
-	return bytes_beyond(driver_bytes, tracked_bytes + quota_held(dev, QUOTA_CONTEXT) +
-						  quota_held(dev, QUOTA_MODULE));
+	return bytes_beyond(driver_bytes, tracked_bytes + quota_overhead(dev));
 }
 
 int charge_watch(struct dev dev)

@@ -42,7 +42,7 @@ static CUresult reserve_heap(struct overhead *o, size_t before, size_t value, ui
 	if (rc == -EDQUOT && charge_ask_card(o->dev))
 		rc = charge_reserve_context(o->dev, bytes);
 	/* What other threads reserved is not what this call takes. */
-	o->before_bytes = quota_held(o->dev, QUOTA_CONTEXT) + quota_held(o->dev, QUOTA_MODULE);
+	o->before_bytes = quota_overhead(o->dev);
 	if (rc < 0)
 		return enter_refused(rc, o->dev, bytes);
 	o->before_bytes -= bytes_least(bytes, o->before_bytes);

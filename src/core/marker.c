@@ -21,10 +21,13 @@
 #define LATE_PROBE_NS (30 * NSEC_PER_USEC)
 /* Events read in steps of half a microsecond: a launch takes that at least. */
 #define SAMPLE_LEAST_NS INT64_C(500)
-/* What was seen so long ago still holds. */
-#define LATELY_NS (100 * NSEC_PER_MSEC)
+/* So long after a launch was held, and after another process was seen, launches get their markers. */
+#define HELD_NS (100 * NSEC_PER_MSEC)
+#define CROWDED_NS NSEC_PER_SEC
 /* The clocks of two processes differ by that, and gaps up to it between kernels count as busy. */
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
+/* Between two probes where other processes use the device. */
+#define CROWDED_PROBE_NS (20 * NSEC_PER_MSEC)
 enum { WAKE_WEIGHT = 8 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -49,11 +52,21 @@ static struct meter_stream *stream_of(struct meter *meter, const struct lane *la
 	return &meter->streams[offset / sizeof(struct meter_stream)];
 }
 
-static bool is_lately(const int64_t *moment_ns, int64_t now_ns)
+static bool is_within(const int64_t *moment_ns, int64_t span_ns, int64_t now_ns)
 {
 	int64_t was_ns = __atomic_load_n(moment_ns, __ATOMIC_RELAXED);
 
-	return was_ns > 0 && now_ns - was_ns < LATELY_NS;
+	return was_ns > 0 && now_ns - was_ns < span_ns;
+}
+
+bool marker_is_crowded(const struct meter *meter, int64_t now_ns)
+{
+	return is_within(&meter->crowded_ns, CROWDED_NS, now_ns);
+}
+
+int64_t marker_probe_apart_ns(const struct meter *meter, int64_t now_ns)
+{
+	return marker_is_crowded(meter, now_ns) ? CROWDED_PROBE_NS : 0;
 }
 
 /* The next launch of each thread in the stream gets a METER_START. lock held. */
@@ -70,7 +83,7 @@ static void ask_start(struct meter_stream *stream)
  */
 static void want_start(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
-	if (is_lately(&meter->held_ns, now_ns) && is_lately(&meter->crowded_ns, now_ns))
+	if (is_within(&meter->held_ns, HELD_NS, now_ns) && marker_is_crowded(meter, now_ns))
 		ask_start(stream);
 }
 
@@ -310,6 +323,13 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 		stream->end_ns = most(stream->end_ns, at_ns - START_SLACK_NS);
 }
 
+/* It was put into a stream whose work had ended, as a probe is. lock held. */
+static bool is_probe(const struct meter_stream *stream, const struct meter_marker *marker)
+{
+	return marker->kind == METER_START && !has_unmeasured(stream, &marker->point) &&
+	       stream->end_ns < marker->submit_ns;
+}
+
 bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t gpu_ns,
 		  int64_t seen_ns)
 {
@@ -325,6 +345,8 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 		context = meter_context(meter, stream->context, false);
 		if (context) {
 			clockmap_bound(&context->clock, gpu_ns, marker->submit_ns, seen_ns);
+			if (is_probe(stream, marker))
+				clockmap_probe(&context->clock, gpu_ns, marker->submit_ns);
 			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}
 		stream->first++;

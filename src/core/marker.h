@@ -89,6 +89,15 @@ void marker_reached(struct meter *meter, const struct marker_point *point, int64
 void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64_t begin_ns,
 		   int64_t now_ns);
 
+/* Other processes were seen to use the device of late. Takes no lock. */
+bool marker_is_crowded(const struct meter *meter, int64_t now_ns);
+
+/*
+ * How long after one probe of a context the next is due. Where other processes use the device, seldom: it
+ * turns to this one for each, and a tenth of a millisecond is lost each way.
+ */
+int64_t marker_probe_apart_ns(const struct meter *meter, int64_t now_ns);
+
 /* A query of the program's said that the stream is not done; that the event of the point is not. */
 void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns);
 void marker_point_unready(struct meter *meter, const struct marker_point *point, int64_t now_ns);

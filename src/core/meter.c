@@ -125,13 +125,24 @@ static bool has_work(const struct meter_stream *stream)
 	return false;
 }
 
+/* lock held: something was launched behind the last marker. */
+static bool is_new(const struct meter_stream *stream)
+{
+	for (unsigned i = 0; i < REPLAY_LANES; i++)
+		if (__atomic_load_n(&stream->lanes[i].launches, __ATOMIC_RELAXED) !=
+		    stream->lanes[i].marked)
+			return true;
+	return false;
+}
+
 bool meter_is_single(struct meter *meter, const struct lane *lane)
 {
 	const struct meter_stream *own;
-	bool is_single = true;
+	bool is_single;
 
 	pthread_mutex_lock(&meter->lock);
 	own = stream_of(meter, lane);
+	is_single = is_new(own);
 	for (unsigned i = 0; i < meter->used && is_single; i++) {
 		const struct meter_stream *other = &meter->streams[i];
 
@@ -189,6 +200,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 			thread->held_from_ns = now_ns;
 		return PACE_INFLIGHT;
 	}
+	thread->hold.is_crowded = marker_is_crowded(meter, now_ns);
 	pace_ask(&meter->pace, terms, &thread->hold, cost_ns, now_ns, &answer);
 	*out_until_ns = answer.until_ns;
 	if (answer.reason != PACE_GO) {
@@ -200,7 +212,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 	if (thread->held_from_ns)
 		pace_held(&meter->pace, now_ns - thread->held_from_ns);
 	thread->held_from_ns = 0;
-	thread->hold = (struct pace_hold){ PACE_GO, 0, 0, 0 };
+	thread->hold = (struct pace_hold){ .reason = PACE_GO };
 	__atomic_store_n(&meter->is_tight,
 			 terms->share_pct < PACE_NO_LIMIT_PCT && answer.grant_ns < PACE_GRANT_NS,
 			 __ATOMIC_RELAXED);

@@ -163,7 +163,11 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 /* The context of the lane's stream; 0 when it was dropped. */
 uint64_t meter_context_of(struct meter *meter, const struct lane *lane);
 
-/* No other stream of the lane's context has work that was not measured. */
+/*
+ * Whether an event of the whole context tells of the lane's stream what one in the stream would: no other
+ * stream of the context has work that was not measured, and something was launched in this one since its
+ * last marker. Behind nothing new a card gives an event of the context the time of the one before it.
+ */
 bool meter_is_single(struct meter *meter, const struct lane *lane);
 
 /* The launch that was admitted did not take place. */

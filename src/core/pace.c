@@ -337,6 +337,8 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			return;
 		}
 		spare_ns = have_ns - flight.unmeasured_ns;
+		if (hold->is_crowded && hold->reason != PACE_GO && flight.unmeasured_ns != 0)
+			spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
 		if (spare_ns >= 0 || flight.unmeasured_ns == 0) {
 			int64_t grant_ns = at_least(at_most(spare_ns / 4,
 							    most_grant_ns(share_pct, spare_ns)),

@@ -15,6 +15,8 @@
 
 #include <ration/pace.h>
 
+#include <stdbool.h>
+
 enum pace_reason {
 	PACE_GO,
 	PACE_DEBT,     /* the bucket is in debt */
@@ -28,6 +30,11 @@ enum { PACE_NO_LIMIT_PCT = 100 };
 #define PACE_GRANT_MOST_NS INT64_C(1000000)
 /* Who was held for a debt goes on when there is so much, or half a bucket where that is less. */
 #define PACE_BURST_NS INT64_C(400000)
+/*
+ * Where other processes use the device, who was held beside work that is in flight goes on when there is so
+ * much more: several launches in a turn, since the device takes a tenth of a millisecond to turn to another.
+ */
+#define PACE_TURN_NS INT64_C(160000)
 
 /* One process's place on one device. Constant after it was filled in. */
 struct pace {
@@ -41,6 +48,7 @@ struct pace_hold {
 	uint32_t share_pct; /* that wake_ns was reckoned with */
 	int64_t since_ns;   /* when it began */
 	int64_t wake_ns;    /* end of a debt hold, fixed when it began */
+	bool is_crowded;    /* the caller's: other processes use the device */
 };
 
 struct pace_answer {

@@ -358,7 +358,11 @@ static uint64_t put_event(const struct probe *p)
 /* Reads the event that is under way in a context of this meter, and puts the next. */
 static void probe(struct meter *meter, struct probe *p)
 {
+	int64_t now_ns = clock_now_ns();
+
 	if (p->event && !read_probe(meter, p))
+		return;
+	if (now_ns - p->submit_ns < marker_probe_apart_ns(meter, now_ns))
 		return;
 	if (p->pairs < PAIRS) {
 		p->first = put_event(p);

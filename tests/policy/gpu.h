@@ -40,6 +40,7 @@ struct gpu {
 	struct gpu_stream streams[GPU_STREAMS];
 	int stream_count;
 	uint32_t strangers;  /* bit n: process n is not the tenant's, and not in the truth below */
+	unsigned switches;   /* so far */
 	int64_t switch_ns;   /* what it takes to go from one process to another; 0 at first */
 	bool has_free_marks; /* a mark needs no turn */
 	int turn;            /* process */

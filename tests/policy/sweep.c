@@ -179,7 +179,7 @@ static void sweep_shapes(void)
 		  0 },
 		{ "16 processes, 20 us",
 		  { PROGRAM(16, 1, 1, 64, TENANT_FIXED, 20000, 3500) },
-		  0.25 },
+		  0.5 },
 		{ "16 processes, 200 us",
 		  { PROGRAM(16, 1, 1, 64, TENANT_FIXED, 200000, 3500) },
 		  0 },

@@ -148,13 +148,18 @@ static void probe(struct tenant_process *process)
 	struct queue *queue = process->tenant->queue;
 	struct gpu_op op = { .kind = GPU_MARK, .ended = probe_ended, .arg = process };
 
-	if (process->probe_ns && !process->probe_ran_ns)
+	if (process->is_probing && !process->probe_ran_ns)
 		return;
-	if (process->probe_ns)
+	process->is_probing = false;
+	if (process->probe_ran_ns)
 		marker_probe(process->meter, 1, process->probe_ns,
 			     gpu_clock_ns(process, process->probe_ran_ns));
-	process->probe_ns = queue->now_ns;
 	process->probe_ran_ns = 0;
+	if (process->probe_ns && queue->now_ns - process->probe_ns <
+					 marker_probe_apart_ns(process->meter, queue->now_ns))
+		return;
+	process->probe_ns = queue->now_ns;
+	process->is_probing = true;
 	op.ready_ns = about(queue, queue->now_ns + START_NS, START_MORE_NS);
 	gpu_submit(process->own, &op);
 }

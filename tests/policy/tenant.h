@@ -66,6 +66,7 @@ struct tenant_process {
 	struct gpu_stream *own; /* for probes of the clock */
 	int64_t probe_ns;       /* submission of the one under way; 0 none */
 	int64_t probe_ran_ns;
+	bool is_probing; /* one is under way */
 	bool is_dead;
 	uint64_t markers, lost;
 };

@@ -60,6 +60,15 @@ static void answer(uint64_t handle, int64_t ran_ns)
 	assert_true(marker_ended(meter, &query, ran_ns, ran_ns + USEC));
 }
 
+/* The GPU's clock is `behind_ns` behind. */
+static void answer_behind(int64_t ran_ns, int64_t behind_ns)
+{
+	struct marker_query query;
+
+	assert_int_equal(marker_pending(meter, &query, 1), 1);
+	assert_true(marker_ended(meter, &query, ran_ns - behind_ns, ran_ns + USEC));
+}
+
 static int64_t busy_ns(void)
 {
 	return (int64_t)device.slots[2].busy_ns;
@@ -150,9 +159,13 @@ static void a_start_is_wanted_where_others_are_and_launches_are_held(void **stat
 	assert_true(is_wanted_after_a_tail(NOW_NS + 3 * MSEC));
 	/* Once. */
 	assert_false(lane_wants_start(lane));
-	/* And no longer when that is over. */
+	/* And no longer when that is over for a second. */
 	device.slots[0].unmeasured_ns = 0;
-	assert_false(is_wanted_after_a_tail(NOW_NS + 500 * MSEC));
+	hold(NOW_NS + 900 * MSEC);
+	assert_true(is_wanted_after_a_tail(NOW_NS + 900 * MSEC));
+	assert_false(lane_wants_start(lane));
+	hold(NOW_NS + 1500 * MSEC);
+	assert_false(is_wanted_after_a_tail(NOW_NS + 1500 * MSEC));
 }
 
 static void a_start_is_wanted_after_a_wait(void **state)
@@ -177,6 +190,77 @@ static void a_late_probe_tells_of_others(void **state)
 	assert_false(is_wanted_after_a_tail(NOW_NS + 2 * MSEC));
 	marker_probe(meter, 1, NOW_NS + 3 * MSEC, NOW_NS + 4 * MSEC);
 	assert_true(is_wanted_after_a_tail(NOW_NS + 5 * MSEC));
+}
+
+/* Each costs the device a turn, so that they are seldom where others use it. */
+static void probes_are_seldom_where_others_are(void **state)
+{
+	(void)state;
+	assert_int_equal(marker_probe_apart_ns(meter, NOW_NS), 0);
+	marker_probe(meter, 1, NOW_NS + MSEC, NOW_NS + 2 * MSEC);
+	assert_true(marker_probe_apart_ns(meter, NOW_NS + 3 * MSEC) > 10 * MSEC);
+	assert_int_equal(marker_probe_apart_ns(meter, NOW_NS + 1100 * MSEC), 0);
+}
+
+/*
+ * The GPU's clock falls behind by 50 ppm. How far the map is off after a second in which every 10 ms a
+ * launch came into a stream that was idle, or behind another launch.
+ */
+static int64_t off_ns(bool is_idle)
+{
+	int64_t now_ns = NOW_NS, behind_ns = 0;
+
+	for (int i = 0; i < 100; i++) {
+		now_ns += 10 * MSEC;
+		behind_ns += 500;
+		if (!is_idle) {
+			launch(now_ns - 10 * USEC);
+			marker_put(meter, lane, METER_TAIL, 1, NULL, now_ns - 9 * USEC);
+		}
+		marker_put(meter, lane, METER_START, 1, NULL, now_ns);
+		if (!is_idle)
+			answer_behind(now_ns + 190 * USEC, behind_ns);
+		answer_behind(now_ns + (is_idle ? 0 : 190 * USEC), behind_ns);
+	}
+	return clockmap_cpu_ns(&meter_context(meter, 1, false)->clock, now_ns - behind_ns) - now_ns;
+}
+
+/* A start in a stream without work is as good as a probe of the clock, and costs nothing more. */
+static void a_start_in_an_idle_stream_is_a_probe(void **state)
+{
+	(void)state;
+	assert_true(llabs(off_ns(true)) < 4 * USEC);
+}
+
+/* One behind work is late, and says nothing: the map is where it was. */
+static void a_start_behind_work_is_no_probe(void **state)
+{
+	(void)state;
+	assert_true(llabs(off_ns(false) + 50 * USEC) < USEC);
+}
+
+/* Behind nothing new an event of the context has the time of the one before it. */
+static void the_context_is_asked_behind_new_work_alone(void **state)
+{
+	struct lane *other = meter_lane(meter, &thread, 12, 1);
+
+	(void)state;
+	assert_false(meter_is_single(meter, lane));
+	launch(NOW_NS);
+	assert_true(meter_is_single(meter, lane));
+	marker_put(meter, lane, METER_AFTER, 1, NULL, NOW_NS + USEC);
+	assert_false(meter_is_single(meter, lane));
+	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 2 * USEC);
+	assert_false(meter_is_single(meter, lane));
+	launch(NOW_NS + 3 * USEC);
+	assert_true(meter_is_single(meter, lane));
+	/* Nor where another stream of the context has work. */
+	assert_int_equal(meter_admit(meter, &thread, other, work,
+				     &(struct pace_terms){ .share_pct = 100 }, NOW_NS,
+				     &(int64_t){ 0 }),
+			 PACE_GO);
+	meter_launched(meter, &thread, other, NOW_NS + 4 * USEC);
+	assert_false(meter_is_single(meter, lane));
 }
 
 /* What is not counted comes into the stream: work before it is marked, and that behind it too. */
@@ -246,6 +330,10 @@ int main(void)
 		TEST(a_start_is_wanted_where_others_are_and_launches_are_held),
 		TEST(a_start_is_wanted_after_a_wait),
 		TEST(a_late_probe_tells_of_others),
+		TEST(probes_are_seldom_where_others_are),
+		TEST(a_start_in_an_idle_stream_is_a_probe),
+		TEST(a_start_behind_work_is_no_probe),
+		TEST(the_context_is_asked_behind_new_work_alone),
 		TEST(a_fence_asks_for_a_start),
 		TEST(a_point_is_of_a_stream_with_launches),
 		TEST(a_polling_loop_tells_the_end),

@@ -155,7 +155,7 @@ static void a_reaped_slot_has_nothing_in_flight(void **state)
 /* 20 ms without progress let one through, by whoever asks first, and the next waits longer. */
 static void without_progress_one_is_let_through(void **state)
 {
-	struct pace_hold second = { PACE_GO, 0, 0, 0 };
+	struct pace_hold second = { .reason = PACE_GO };
 
 	(void)state;
 	set_level(0);
@@ -297,7 +297,7 @@ static void *spend(void *arg)
 	struct pace_terms terms = { .share_pct = 50 };
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct pace_hold mine_hold = { PACE_GO, 0, 0, 0 };
+		struct pace_hold mine_hold = { .reason = PACE_GO };
 		struct pace_answer mine_answer;
 
 		pace_ask(&mine, &terms, &mine_hold, 1000, NOW_NS, &mine_answer);
@@ -330,6 +330,26 @@ static void many_threads_share_one_bucket(void **state)
 	assert_in_range(busy_ns, 5 * MSEC, 5 * MSEC + THREADS * 1000);
 }
 
+/* Beside other processes a thread that was held waits for enough for a turn. */
+static void beside_others_held_threads_go_in_turns(void **state)
+{
+	(void)state;
+	set_level(MSEC);
+	assert_int_equal(ask(&other, MSEC, NOW_NS), PACE_GO);
+	set_level(MSEC - 1000);
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_INFLIGHT);
+	set_level(MSEC + 100000);
+	hold.is_crowded = true;
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_INFLIGHT);
+	set_level(MSEC + PACE_TURN_NS);
+	hold.is_crowded = true;
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+	/* Who was not held need not. */
+	set_level(MSEC + 100000);
+	hold.is_crowded = true;
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -337,6 +357,7 @@ int main(void)
 		cmocka_unit_test_setup(it_fills_at_the_share_up_to_the_cap, setup),
 		cmocka_unit_test_setup(debt_is_kept_and_only_time_pays_it, setup),
 		cmocka_unit_test_setup(a_change_of_the_limit_moves_the_wake_time, setup),
+		cmocka_unit_test_setup(beside_others_held_threads_go_in_turns, setup),
 		cmocka_unit_test_setup(running_work_does_not_extend_a_debt_hold, setup),
 		cmocka_unit_test_setup(what_is_in_flight_counts_by_its_prediction, setup),
 		cmocka_unit_test_setup(with_nothing_in_flight_one_launch_of_any_length_goes, setup),

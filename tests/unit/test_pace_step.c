@@ -20,7 +20,7 @@ static void body(void)
 {
 	struct pace mine = { device, 1 };
 	struct pace_terms terms = { .share_pct = 50 };
-	struct pace_hold hold = { PACE_GO, 0, 0, 0 };
+	struct pace_hold hold = { .reason = PACE_GO };
 	struct pace_answer answer;
 
 	step_from_here();
@@ -39,7 +39,7 @@ static void check_left(long steps)
 {
 	struct pace dead = { left, 1 }, other = { left, 2 };
 	struct pace_terms terms = { .share_pct = 50 };
-	struct pace_hold hold = { PACE_GO, 0, 0, 0 };
+	struct pace_hold hold = { .reason = PACE_GO };
 	struct pace_answer answer;
 
 	memcpy(left, device, sizeof(*left));

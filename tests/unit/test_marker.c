@@ -203,8 +203,8 @@ static void probes_are_seldom_where_others_are(void **state)
 }
 
 /*
- * The GPU's clock falls behind by 50 ppm. How far the map is off after a second in which every 10 ms a
- * launch came into a stream that was idle, or behind another launch.
+ * The GPU's clock falls behind by 50 ppm. How far the map is off after a second in which every
+ * 10 ms a launch came into a stream that was idle, or behind another launch.
  */
 static int64_t off_ns(bool is_idle)
 {

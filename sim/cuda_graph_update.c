@@ -49,8 +49,9 @@ static CUgraphExecUpdateResult compare(const struct cuda_program *old, struct cu
 			return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
 		if (resolve_again(new->work[i]) != CUDA_SUCCESS)
 			return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+		/* What is mapped there may be other memory by now, of another place too. */
 		if (is_area(old->work[i]) &&
-		    !has_same_mapping(&old->work[i]->area, &new->work[i]->area))
+		    old->work[i]->area.dst_ctx != new->work[i]->area.dst_ctx)
 			return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 	}
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;

@@ -228,6 +228,13 @@ static CUresult free_at(struct CUctx_st *ctx, CUdeviceptr address)
 	return ctx->error;
 }
 
+CUresult cuda_memory_free(CUdeviceptr address)
+{
+	struct cuda_range *range = cuda_range_find(address);
+
+	return range ? free_at(range->ctx, address) : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult free_call(enum cuda_id id, CUdeviceptr address)
 {
 	struct CUctx_st *ctx;

@@ -11,5 +11,8 @@ struct cuda_range *cuda_memory_new(struct CUctx_st *ctx, uint64_t size_bytes, en
 /* Takes a range of any kind out of the map and gives its memory back, without waiting. */
 void cuda_memory_delete(struct cuda_range *range);
 
+/* As cuMemFree() of linear memory: after all work of its context. */
+CUresult cuda_memory_free(CUdeviceptr address);
+
 /* Frees all linear, managed and pinned memory of a context that ends. */
 void cuda_memory_delete_all(struct CUctx_st *ctx);

@@ -83,7 +83,10 @@ static CUresult get_place(const struct cuda_range *range, CUpointer_attribute at
 			       CUDA_SUCCESS :
 			       CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*out = narrow(is_host && range->ctx ? range->ctx->dev : range->dev);
+		/* Mapped host memory: of node 0, which is what is told. */
+		*out = narrow(is_host && range->ctx ? range->ctx->dev :
+			      range->dev < 0        ? 0 :
+						      range->dev);
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_NOT_FOUND;
@@ -151,6 +154,8 @@ static CUresult get_ability(const struct cuda_range *range, CUpointer_attribute 
 		*out = wide(handle_types(range));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		*out = flag(range->kind == RANGE_LINEAR);
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*out = flag(false);
 		return CUDA_SUCCESS;

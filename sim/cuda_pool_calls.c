@@ -2,6 +2,7 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "cuda_graph_memory.h"
+#include "cuda_memory.h"
 #include "cuda_object.h"
 #include "cuda_pool.h"
 #include "cuda_shared.h"
@@ -94,6 +95,8 @@ static CUresult free_async(enum cuda_id id, enum stream_default form, CUdevicept
 					cuda_graph_memory_free_async(address, stream);
 	else if (range && range->kind == RANGE_POOL && !stream->capture)
 		res = cuda_pool_free_async(range->pool, address, stream);
+	else if (range && range->kind == RANGE_LINEAR && !stream->capture)
+		res = cuda_memory_free(address);
 	else
 		res = CUDA_ERROR_INVALID_VALUE;
 	return cuda_call_end(res);

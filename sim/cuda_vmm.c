@@ -215,29 +215,55 @@ static void set_access(struct cuda_range *range, const CUmemAccessDesc *desc)
 		range->writers |= bit;
 }
 
+/* The mapping at *at, or the next before `end`; *at is behind it then. NULL: none is left. */
+static struct cuda_range *next_mapping(uint64_t *at, uint64_t end)
+{
+	struct cuda_range *range = NULL;
+
+	while (*at < end && !(range = cuda_range_find(*at)))
+		*at += HEAP_BLOCK_BYTES;
+	if (range)
+		*at = range->start + range->size_bytes;
+	return range;
+}
+
+/* True when a span holds whole mappings, one at least; a hole between them says nothing (docs/real-gpu.md). */
+static bool has_whole(uint64_t address, uint64_t bytes)
+{
+	uint64_t at = address, end = address + bytes;
+	struct cuda_range *range;
+	bool is_any = false;
+
+	if (bytes == 0 || end < address || address % HEAP_BLOCK_BYTES || bytes % HEAP_BLOCK_BYTES)
+		return false;
+	while ((range = next_mapping(&at, end))) {
+		if (range->kind != RANGE_MAPPED || range->start < address || at > end)
+			return false;
+		is_any = true;
+	}
+	return is_any;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc,
 			size_t count)
 {
+	uint64_t at, end = address + bytes;
 	struct cuda_range *range;
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemSetAccess);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!desc || count == 0 || !is_whole(address, bytes))
+	if (!desc || count == 0 || !has_whole(address, bytes))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	for (uint64_t at = address; at < address + bytes; at += range->size_bytes) {
-		range = cuda_range_find(at);
+	for (at = address; (range = next_mapping(&at, end));)
 		for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++)
 			res = check_access(&desc[i], range);
-	}
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	cuda_range_lock_alone();
-	for (uint64_t at = address; at < address + bytes; at += range->size_bytes) {
-		range = cuda_range_find(at);
+	for (at = address; (range = next_mapping(&at, end));)
 		for (size_t i = 0; i < count; i++)
 			set_access(range, &desc[i]);
-	}
 	cuda_range_unlock();
 	return cuda_call_end(CUDA_SUCCESS);
 }

@@ -6,6 +6,7 @@
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
+#include "hook/movable.h"
 #include "hook/room.h"
 
 #include <errno.h>
@@ -226,14 +227,22 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
 
 /*
  * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the
- * card's figure holds it, and it counts as overhead.
+ * card's figure holds it, and it counts as overhead. An object outlasts all work that was submitted.
  */
 static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 {
 	struct dev dev = { 0 };
-	struct track_node *node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	CUresult res = GATE_CALL(call(addr, stream));
+	struct track_node *node;
+	CUresult res;
 
+	if (movable_has(addr) && !is_capturing(stream)) {
+		if (is_wrong(stream, &res))
+			return res;
+		if (object_free(addr) == 0)
+			return CUDA_SUCCESS;
+	}
+	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	res = GATE_CALL(call(addr, stream));
 	if (node && res == CUDA_SUCCESS) {
 		charge_look_later(dev);
 		charge_end(node, dev);
@@ -251,8 +260,9 @@ CUresult hook_cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
 {
-	return ENTER_HAS(cuMemFreeAsync_ptsz) ? free_async(real.cuMemFreeAsync_ptsz, addr, stream) :
-						enter_missing();
+	return ENTER_HAS(cuMemFreeAsync_ptsz) ?
+		       free_async(real.cuMemFreeAsync_ptsz, addr, per_thread(stream)) :
+		       enter_missing();
 }
 
 /*

@@ -98,6 +98,12 @@ static void frees(void)
 	TRY(cuMemFree_v2(a));
 	TRY(cuMemFree_v2(a));
 	TRY(cuMemFreeAsync(a, NULL));
+	a = piece(3 * MIB);
+	TRY(cuMemFreeAsync(a + MIB, NULL));
+	TRY(cuMemFreeAsync(a, nothing));
+	TRY(cuMemFreeAsync(a, CU_STREAM_PER_THREAD));
+	TRY(cuMemFreeAsync(a, NULL));
+	TRY(cuMemFree_v2(a));
 	OK(cuCtxSetCurrent(other));
 	TRY(cuMemFree_v2(b));
 	TRY(cuMemFree_v2(b));

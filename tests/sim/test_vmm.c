@@ -394,6 +394,34 @@ static void imported(void)
 	OK(cuMemAddressFree(address, UNIT));
 }
 
+/* Rights are set over a hole; of nothing, and of a part of a mapping, they are not. */
+static void holes(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemAccessDesc access = { prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle small, large;
+	CUdeviceptr a;
+
+	OK(cuMemAddressReserve(&a, 16 * MIB, 0, 0, 0));
+	OK(cuMemCreate(&small, 2 * MIB, &prop, 0));
+	OK(cuMemCreate(&large, 4 * MIB, &prop, 0));
+	EXPECT(cuMemSetAccess(a, 16 * MIB, &access, 1), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemMap(a, 2 * MIB, 0, small, 0));
+	OK(cuMemMap(a + 8 * MIB, 4 * MIB, 0, large, 0));
+	OK(cuMemSetAccess(a, 12 * MIB, &access, 1));
+	OK(cuMemsetD32_v2(a, 1, 2 * MIB / 4));
+	OK(cuMemsetD32_v2(a + 8 * MIB, 1, MIB));
+	OK(cuCtxSynchronize());
+	EXPECT(cuMemSetAccess(a, 10 * MIB, &access, 1), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuMemUnmap(a, 12 * MIB), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemUnmap(a, 2 * MIB));
+	OK(cuMemUnmap(a + 8 * MIB, 4 * MIB));
+	OK(cuMemRelease(small));
+	OK(cuMemRelease(large));
+	OK(cuMemAddressFree(a, 16 * MIB));
+}
+
 int main(void)
 {
 	uint64_t start;
@@ -403,6 +431,7 @@ int main(void)
 	handles();
 	addresses();
 	remapping();
+	holes();
 	map_arguments();
 	rights();
 	lifetime();

@@ -45,7 +45,8 @@ struct pace_device {
 	uint64_t active[PACE_SLOTS / 64]; /* bit n: slot n's words count */
 	uint64_t saved_ns;                /* when the bucket last held savings */
 	uint64_t active_words;            /* bit n: active[n] was ever not 0; never cleared */
-	uint64_t reserved1[6];
+	uint64_t turn; /* core/pace_turn.c: whose held launches go, and until when */
+	uint64_t reserved1[5];
 	struct pace_ring ring;
 	struct pace_slot slots[PACE_SLOTS];
 };

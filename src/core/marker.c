@@ -24,10 +24,13 @@
 /* So long after a launch was held, and after another process was seen, launches get their markers. */
 #define HELD_NS (100 * NSEC_PER_MSEC)
 #define CROWDED_NS NSEC_PER_SEC
+/* A clock that is off by more than that is no longer, or not yet, of use. */
+#define CLOCK_SLACK_NS (50 * NSEC_PER_USEC)
 /* The clocks of two processes differ by that, and gaps up to it between kernels count as busy. */
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
-/* Between two probes where other processes use the device. */
+/* Between two probes of a tenant where other processes use the device; and of one of its processes. */
 #define CROWDED_PROBE_NS (20 * NSEC_PER_MSEC)
+#define CROWDED_PROBE_MOST_NS (200 * NSEC_PER_MSEC)
 enum { WAKE_WEIGHT = 8 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -66,7 +69,13 @@ bool marker_is_crowded(const struct meter *meter, int64_t now_ns)
 
 int64_t marker_probe_apart_ns(const struct meter *meter, int64_t now_ns)
 {
-	return marker_is_crowded(meter, now_ns) ? CROWDED_PROBE_NS : 0;
+	if (!marker_is_crowded(meter, now_ns))
+		return 0;
+	/* Held launches have a METER_START, which is a probe too. */
+	if (!is_within(&meter->held_ns, HELD_NS, now_ns))
+		return CROWDED_PROBE_NS;
+	return least(most(pace_processes(&meter->pace), 1) * CROWDED_PROBE_NS,
+		     CROWDED_PROBE_MOST_NS);
 }
 
 /* The next launch of each thread in the stream gets a METER_START. lock held. */
@@ -292,6 +301,11 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 	}
 	/* By the clock as it is known now: both ends of the launch by the same. */
 	start_ns = most(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
+	/* It ended before it was launched: the clock is not known yet. */
+	if (at_ns < marker->point.last_ns - CLOCK_SLACK_NS) {
+		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
+		return;
+	}
 	if (pace_has_let(&meter->pace, start_ns) &&
 	    pace_has_let(&meter->pace, least(at_ns, now_ns) - LET_SPAN_NS)) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);

@@ -209,6 +209,8 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 			thread->held_from_ns = now_ns;
 		return answer.reason;
 	}
+	if (answer.has_others)
+		__atomic_store_n(&meter->crowded_ns, now_ns, __ATOMIC_RELAXED);
 	if (thread->held_from_ns)
 		pace_held(&meter->pace, now_ns - thread->held_from_ns);
 	thread->held_from_ns = 0;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/pair.h"
+#include "core/pace_turn.h"
 #include "shm/busy_ring.h"
 
 #define PERCENT 100
@@ -198,9 +199,7 @@ static void answer_hold(struct pace_hold *hold, enum pace_reason reason, int64_t
 	if (hold->reason != reason || hold->since_ns == 0)
 		hold->since_ns = now_ns;
 	hold->reason = reason;
-	out->reason = reason;
-	out->until_ns = until_ns;
-	out->grant_ns = 0;
+	*out = (struct pace_answer){ .reason = reason, .until_ns = until_ns };
 }
 
 /*
@@ -303,9 +302,7 @@ static int64_t most_grant_ns(uint32_t share_pct, int64_t spare_ns)
 
 static void answer_go(int64_t grant_ns, struct pace_answer *out)
 {
-	out->reason = PACE_GO;
-	out->until_ns = 0;
-	out->grant_ns = grant_ns;
+	*out = (struct pace_answer){ .reason = PACE_GO, .grant_ns = grant_ns };
 }
 
 void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
@@ -337,8 +334,17 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			return;
 		}
 		spare_ns = have_ns - flight.unmeasured_ns;
-		if (hold->is_crowded && hold->reason != PACE_GO && flight.unmeasured_ns != 0)
-			spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
+		if (hold->is_crowded && hold->reason != PACE_GO) {
+			int64_t turn_ns = pace_turn_others_ns(pace, now_ns);
+
+			if (turn_ns) {
+				answer_hold(hold, PACE_INFLIGHT, at_most(turn_ns, now_ns + LOOK_NS),
+					    now_ns, out_answer);
+				return;
+			}
+			if (flight.unmeasured_ns != 0)
+				spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
+		}
 		if (spare_ns >= 0 || flight.unmeasured_ns == 0) {
 			int64_t grant_ns = at_least(at_most(spare_ns / 4,
 							    most_grant_ns(share_pct, spare_ns)),
@@ -346,6 +352,8 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 
 			if (take_grant(pace, have_ns, flight.unmeasured_ns, grant_ns)) {
 				answer_go(grant_ns, out_answer);
+				out_answer->has_others = hold->is_crowded &&
+							 pace_turn_extend(pace, grant_ns, now_ns);
 				return;
 			}
 			continue;
@@ -429,6 +437,16 @@ void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns)
 	if (busy > UINT32_MAX)
 		busy = UINT32_MAX;
 	__atomic_store_n(word, busy << OVERLAP_BITS | cost, __ATOMIC_RELAXED);
+}
+
+unsigned pace_processes(const struct pace *pace)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < PACE_SLOTS / 64; i++)
+		count += (unsigned)__builtin_popcountll(
+			__atomic_load_n(&pace->device->active[i], __ATOMIC_RELAXED));
+	return count;
 }
 
 bool pace_is_alone(const struct pace *pace)

@@ -56,6 +56,7 @@ struct pace_answer {
 	int64_t until_ns; /* a hold: ask again then at the latest */
 	/* Go: work of so much predicted time may be submitted; it is in unmeasured_ns already. */
 	int64_t grant_ns;
+	bool has_others; /* another process of the tenant had a turn a moment ago */
 };
 
 /* What the bucket may hold, in ns. */
@@ -86,6 +87,9 @@ void pace_unfinished(struct pace *pace, int64_t ns);
  * the ratio that was seen of late.
  */
 void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns);
+
+/* How many processes of the tenant have launched something on the device, this one included. */
+unsigned pace_processes(const struct pace *pace);
 
 /* No other process of the tenant has work that was not measured. */
 bool pace_is_alone(const struct pace *pace);

@@ -227,7 +227,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
 
 /*
  * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the
- * card's figure holds it, and it counts as overhead. An object outlasts all work that was submitted.
+ * card's figure holds it, and it counts as overhead. An object outlasts all submitted work.
  */
 static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 {

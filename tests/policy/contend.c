@@ -175,8 +175,7 @@ int main(void)
 		judge(&two, kernels_ns[i], 1.25, 1);
 		judge(&two_spin, kernels_ns[i], 1.25, 1);
 		judge(&four, kernels_ns[i], 1.25, 1);
-		/* Of kernels of 2 ms too few fit into what a bucket of 10 % holds: known to get less. */
-		judge(&sixteen, kernels_ns[i], kernels_ns[i] == 2000000 ? 3.5 : 1.25, 1);
+		judge(&sixteen, kernels_ns[i], 1.25, 1);
 		judge(&beside, kernels_ns[i], 1.25, 1);
 		judge(&beside_spin, kernels_ns[i], 1.25, 1);
 	}

@@ -141,6 +141,23 @@ static void a_start_begins_a_pair(void **state)
 	assert_in_range(means_cost_ns(other), 69 * USEC, 71 * USEC);
 }
 
+/*
+ * The times of a clock that is not known yet are no sample: the launch would be thought to take
+ * nothing.
+ */
+static void an_end_before_the_launch_is_no_sample(void **state)
+{
+	struct means_entry *other = means_find(&meter->means, 6);
+
+	(void)state;
+	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	launch(NOW_NS + MSEC);
+	marker_put(meter, lane, METER_AFTER, 2, other, NOW_NS + MSEC + USEC);
+	answer(1, NOW_NS - 5 * MSEC);
+	answer(2, NOW_NS - 4 * MSEC);
+	assert_false(means_is_known(other));
+}
+
 static bool is_wanted_after_a_tail(int64_t now_ns)
 {
 	launch(now_ns);
@@ -327,6 +344,7 @@ int main(void)
 		TEST(a_start_in_an_idle_stream_changes_nothing),
 		TEST(a_start_is_no_end),
 		TEST(a_start_begins_a_pair),
+		TEST(an_end_before_the_launch_is_no_sample),
 		TEST(a_start_is_wanted_where_others_are_and_launches_are_held),
 		TEST(a_start_is_wanted_after_a_wait),
 		TEST(a_late_probe_tells_of_others),

@@ -350,6 +350,50 @@ static void beside_others_held_threads_go_in_turns(void **state)
 	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
 }
 
+/* Processes that are held take turns, which end when what was let through should be done. */
+static void processes_take_turns(void **state)
+{
+	(void)state;
+	set_level(5 * MSEC);
+	hold.is_crowded = true;
+	assert_int_equal(ask(&other, MSEC, NOW_NS), PACE_GO);
+	assert_false(answer.has_others);
+	hold = (struct pace_hold){ .reason = PACE_INFLIGHT,
+				   .since_ns = NOW_NS,
+				   .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS + 1000), PACE_INFLIGHT);
+	/* The other's own threads go on in it, and who is not held needs none. */
+	hold = (struct pace_hold){ .reason = PACE_INFLIGHT,
+				   .since_ns = NOW_NS,
+				   .is_crowded = true };
+	assert_int_equal(ask(&other, 1000, NOW_NS + 1000), PACE_GO);
+	assert_int_equal(ask(&pace, 1000, NOW_NS + 1000), PACE_GO);
+	/* Nobody has to end it. */
+	hold = (struct pace_hold){ .reason = PACE_INFLIGHT,
+				   .since_ns = NOW_NS,
+				   .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS + 3 * MSEC), PACE_GO);
+	assert_true(answer.has_others);
+}
+
+/* A word of another age, or another's fault, holds nobody. */
+static void a_turn_is_never_long(void **state)
+{
+	(void)state;
+	set_level(5 * MSEC);
+	device.turn = UINT64_MAX;
+	hold = (struct pace_hold){ .reason = PACE_INFLIGHT,
+				   .since_ns = NOW_NS,
+				   .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+	device.turn = (uint64_t)(NOW_NS / NSEC_PER_USEC + 3600000000) << 10 | 700;
+	hold = (struct pace_hold){ .reason = PACE_INFLIGHT,
+				   .since_ns = NOW_NS,
+				   .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+	assert_int_equal(device.turn % 1024, 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,6 +402,8 @@ int main(void)
 		cmocka_unit_test_setup(debt_is_kept_and_only_time_pays_it, setup),
 		cmocka_unit_test_setup(a_change_of_the_limit_moves_the_wake_time, setup),
 		cmocka_unit_test_setup(beside_others_held_threads_go_in_turns, setup),
+		cmocka_unit_test_setup(processes_take_turns, setup),
+		cmocka_unit_test_setup(a_turn_is_never_long, setup),
 		cmocka_unit_test_setup(running_work_does_not_extend_a_debt_hold, setup),
 		cmocka_unit_test_setup(what_is_in_flight_counts_by_its_prediction, setup),
 		cmocka_unit_test_setup(with_nothing_in_flight_one_launch_of_any_length_goes, setup),

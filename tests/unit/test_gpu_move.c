@@ -259,6 +259,94 @@ static void pages_take_the_place_of_host_memory(void)
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 }
 
+static CUresult reserve_large(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
+			      unsigned long long flags)
+{
+	return bytes == GRAIN ? CUDA_ERROR_OUT_OF_MEMORY :
+				cuMemAddressReserve(out_addr, bytes, align, hint, flags);
+}
+
+static bool has_own_address(const struct bo *bo)
+{
+	return ((const struct gpu_chunk *)(uintptr_t)bo->memory.handle)->addr;
+}
+
+/* Host memory that got no address of its own is mapped for each move. */
+static void an_alias_takes_the_place_of_an_address(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemAddressReserve = reserve_large;
+	make_objects();
+	failing_start();
+	settle(BO_GTT);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK(!has_own_address(&objects[i]));
+	for (unsigned w = 0; w < 4; w++)
+		fail_each(ways[w][0], ways[w][1], CUDA_ERROR_OUT_OF_MEMORY, 1);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+}
+
+static bool may_reserve_small;
+
+static CUresult reserve_some(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
+			     unsigned long long flags)
+{
+	may_reserve_small = !may_reserve_small;
+	return may_reserve_small ? cuMemAddressReserve(out_addr, bytes, align, hint, flags) :
+				   reserve_large(out_addr, bytes, align, hint, flags);
+}
+
+/* In one move some have an address and some have none. */
+static void both_go_in_one_move(void)
+{
+	unsigned own = 0;
+
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemAddressReserve = reserve_some;
+	make_objects();
+	failing_start();
+	settle(BO_SYSTEM);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		own += has_own_address(&objects[i]);
+	CHECK(own > 0 && own < OBJECTS);
+	fail_each(BO_SYSTEM, BO_VRAM, CUDA_ERROR_UNKNOWN, 1);
+	fail_each(BO_VRAM, BO_SYSTEM, CUDA_ERROR_UNKNOWN, 1);
+}
+
+/* A context ends, and the driver takes away what was mapped at addresses of ours. */
+static void a_context_that_ends_takes_addresses_with_it(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	settle(BO_SYSTEM);
+	gpu_fence_ending(gpu.ctx);
+	SIM_OK(cuDevicePrimaryCtxReset_v2(0));
+	gpu_fence_ended(gpu.ctx, true);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		struct gpu_chunk *chunk =
+			(struct gpu_chunk *)(uintptr_t)objects[i].memory.handle;
+
+		CHECK(chunk->addr);
+		SIM_OK(cuMemUnmap(chunk->addr, GRAIN));
+	}
+	SIM_OK(cuDevicePrimaryCtxRetain(&gpu.ctx, 0));
+	SIM_OK(cuCtxSetCurrent(gpu.ctx));
+	gpu_fence_add_context(gpu.ctx, ord0, true);
+	failing_start();
+	for (unsigned round = 0; round < 2; round++) {
+		settle(BO_VRAM);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			check_whole(i);
+		settle(round ? BO_GTT : BO_SYSTEM);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			CHECK(has_own_address(&objects[i]));
+	}
+	for (unsigned i = 0; i < OBJECTS; i++)
+		check_whole(i);
+}
+
 static bool is_out_of_host;
 
 static CUresult create_while_there_is(CUmemGenericAllocationHandle *out_handle, size_t bytes,
@@ -352,6 +440,9 @@ int main(void)
 		fresh_test(hung_copies_leave_all_where_it_was),
 		fresh_test(pages_take_the_place_of_host_memory),
 		fresh_test(pages_take_its_place_when_it_is_out),
+		fresh_test(an_alias_takes_the_place_of_an_address),
+		fresh_test(both_go_in_one_move),
+		fresh_test(a_context_that_ends_takes_addresses_with_it),
 		scratch_test(a_death_leaves_nothing_behind),
 	};
 

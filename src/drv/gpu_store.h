@@ -7,9 +7,9 @@
  * what is given back stays at hand in a pool, for half a minute. It is counted from when it is made
  * until the machine has it again. Device memory goes back at once: it is not charged any more.
  *
- * To let the device reach host memory, and to end that, takes as long as to copy it; so a chunk of it
- * is mapped once, at an address of its own, for as long as it lives, in the pool too. Where the driver
- * does not give it that it has none, and is asked again the next time it is taken.
+ * To let the device reach host memory, and to end that, takes nearly as long as to copy it; so a
+ * chunk of it is mapped once, at an address of its own, for as long as it lives, in the pool too.
+ * Where the driver does not give it that it has none, and is asked again when it is taken next.
  *
  * Thread safe. The driver is called without a lock and without the gate: no work of the program's
  * uses these addresses, and none of device memory is mapped.

@@ -34,14 +34,13 @@ static void bytes_move_with_the_object(void)
 
 enum { MADE_MOST = 16 };
 
-/* Calls of the driver for host memory, and all of device memory. */
+/* Calls of the driver for memory and mappings. */
 static struct {
 	struct real real;
-	CUmemGenericAllocationHandle hosts[MADE_MOST];
-	unsigned of_host, host_maps, host_unmaps; /* at a map's address the last was host memory */
 	unsigned calls;
-	uint64_t mapped_at[MADE_MOST * 4];
-	unsigned mapped;
+	CUmemGenericAllocationHandle hosts[MADE_MOST]; /* handles of host memory */
+	uint64_t host_at[MADE_MOST];                   /* where some is mapped */
+	unsigned of_host, host_maps, host_unmaps;
 } made;
 
 static CUresult count_made(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p,
@@ -60,20 +59,18 @@ static CUresult count_mapped(CUdeviceptr a, size_t n, size_t o, CUmemGenericAllo
 {
 	made.calls++;
 	for (unsigned i = 0; i < made.of_host; i++)
-		if (made.hosts[i] == h) {
-			made.host_maps++;
-			made.mapped_at[made.mapped++ % (MADE_MOST * 4)] = a;
-		}
+		if (made.hosts[i] == h)
+			made.host_at[made.host_maps++ % MADE_MOST] = a;
 	return made.real.cuMemMap(a, n, o, h, f);
 }
 
 static CUresult count_unmapped(CUdeviceptr a, size_t n)
 {
 	made.calls++;
-	for (unsigned i = 0; i < made.mapped && i < MADE_MOST * 4; i++)
-		if (made.mapped_at[i] == a) {
+	for (unsigned i = 0; i < MADE_MOST; i++)
+		if (made.host_at[i] == a) {
 			made.host_unmaps++;
-			made.mapped_at[i] = 0;
+			made.host_at[i] = 0;
 		}
 	return made.real.cuMemUnmap(a, n);
 }
@@ -100,7 +97,7 @@ static void count_from_now(void)
 	real.cuMemRelease = count_released;
 }
 
-/* Pinning and mapping host memory is what a suspension costs: the first one does it for the next. */
+/* Pinning and mapping host memory is what a suspension costs: the first does it for the next. */
 static void a_second_suspension_pins_and_maps_nothing(void)
 {
 	struct bo_ctx ctx = { .ticket = NULL };

@@ -325,8 +325,7 @@ static void a_context_that_ends_takes_addresses_with_it(void)
 	SIM_OK(cuDevicePrimaryCtxReset_v2(0));
 	gpu_fence_ended(gpu.ctx, true);
 	for (unsigned i = 0; i < OBJECTS; i++) {
-		struct gpu_chunk *chunk =
-			(struct gpu_chunk *)(uintptr_t)objects[i].memory.handle;
+		struct gpu_chunk *chunk = (struct gpu_chunk *)(uintptr_t)objects[i].memory.handle;
 
 		CHECK(chunk->addr);
 		SIM_OK(cuMemUnmap(chunk->addr, GRAIN));

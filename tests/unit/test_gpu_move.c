@@ -259,6 +259,27 @@ static void pages_take_the_place_of_host_memory(void)
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 }
 
+static CUresult unmap_one(CUdeviceptr addr, size_t bytes)
+{
+	return bytes == GRAIN ? cuMemUnmap(addr, bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A driver that takes one mapping away at a time. */
+static void neighbours_go_one_by_one_if_need_be(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemUnmap = unmap_one;
+	make_objects();
+	failing_start();
+	for (unsigned w = 0; w < WAYS; w++) {
+		settle(ways[w][0]);
+		settle(ways[w][1]);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			check_whole(i);
+	}
+	fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_UNKNOWN, 1);
+}
+
 static CUresult reserve_large(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
 			      unsigned long long flags)
 {
@@ -439,6 +460,7 @@ int main(void)
 		fresh_test(hung_copies_leave_all_where_it_was),
 		fresh_test(pages_take_the_place_of_host_memory),
 		fresh_test(pages_take_its_place_when_it_is_out),
+		fresh_test(neighbours_go_one_by_one_if_need_be),
 		fresh_test(an_alias_takes_the_place_of_an_address),
 		fresh_test(both_go_in_one_move),
 		fresh_test(a_context_that_ends_takes_addresses_with_it),

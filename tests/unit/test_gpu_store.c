@@ -5,6 +5,8 @@
 #include "sim_gpu.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 
 #define UNIT GPU_VMM_GRAIN_BYTES
 
@@ -375,6 +377,70 @@ static void an_address_is_of_a_context(void)
 	CHECK_EQ(gpu_store_addr(held, serial_now()), 0);
 }
 
+enum { THREADS = 3, TIMES = BUILD_SANITIZED ? 200 : 1000 };
+
+struct user {
+	pthread_t thread;
+	unsigned number, seed;
+	CUstream stream;
+};
+
+/* At its own address the device writes what nobody else has. */
+static void write_and_read(const struct user *user, const struct gpu_chunk *chunk, uint32_t word)
+{
+	uint64_t addr = gpu_store_addr(chunk, serial_now());
+	uint32_t got[2] = { 0 };
+
+	if (!addr)
+		return;
+	SIM_OK(cuMemsetD32Async(addr, word, 16, user->stream));
+	SIM_OK(cuMemsetD32Async(addr + chunk->bytes - 64, word, 16, user->stream));
+	SIM_OK(cuStreamSynchronize(user->stream));
+	SIM_OK(cuMemcpyDtoHAsync_v2(&got[0], addr, 4, user->stream));
+	SIM_OK(cuMemcpyDtoHAsync_v2(&got[1], addr + chunk->bytes - 64, 4, user->stream));
+	SIM_OK(cuStreamSynchronize(user->stream));
+	CHECK(got[0] == word && got[1] == word);
+}
+
+static void *use(void *arg)
+{
+	struct user *user = arg;
+	struct gpu_chunk *chunks[2];
+
+	SIM_OK(cuCtxSetCurrent(context));
+	SIM_OK(cuStreamCreate(&user->stream, CU_STREAM_NON_BLOCKING));
+	for (unsigned i = 0; i < TIMES; i++) {
+		for (unsigned k = 0; k < 2; k++) {
+			chunks[k] = take(GPU_VMM_HOST,
+					 (1 + (unsigned)rand_r(&user->seed) % 3) * UNIT);
+			write_and_read(user, chunks[k], user->number << 24 | i << 1 | k);
+		}
+		if (rand_r(&user->seed) % 8 == 0)
+			gpu_store_trim(&store, (unsigned)rand_r(&user->seed) % 8 * UNIT);
+		gpu_store_tick(&store);
+		for (unsigned k = 0; k < 2; k++)
+			gpu_store_give(&store, chunks[k]);
+	}
+	return NULL;
+}
+
+/* Threads that take and give, and trim what others have given: each chunk is one's alone. */
+static void threads_have_chunks_alone(void)
+{
+	struct user users[THREADS];
+
+	start(8 * UNIT);
+	real = failing.real;
+	for (unsigned i = 0; i < THREADS; i++) {
+		users[i] = (struct user){ .number = i + 1, .seed = i + 1 };
+		CHECK_EQ(pthread_create(&users[i].thread, NULL, use, &users[i]), 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(users[i].thread, NULL), 0);
+	gpu_store_trim(&store, 0);
+	CHECK_EQ(bo_pool_kept(&store.host), 0);
+}
+
 static struct {
 	uint64_t bound_bytes, taken_bytes, kept_bytes;
 } tenant;
@@ -507,6 +573,7 @@ int main(void)
 		fresh_test(memory_that_is_not_mapped_is_memory),
 		fresh_test(what_does_not_unmap_at_once_does_later),
 		fresh_test(an_address_is_of_a_context),
+		fresh_test(threads_have_chunks_alone),
 		fresh_test(what_is_kept_counts),
 		fresh_test(what_is_not_had_does_not_count),
 		fresh_test(pages_are_written_and_given_back),

@@ -174,7 +174,12 @@ static void host_memory_has_an_address_for_life(void)
 	CHECK_EQ(failing.calls, 0);
 	CHECK_EQ(gpu_store_addr(chunk, serial_now()), addr);
 	CHECK_EQ(word_in(chunk), 77);
+	/* It has one user again, and two when it is shared. */
+	gpu_store_share(chunk);
 	gpu_store_give(&store, chunk);
+	CHECK_EQ(bo_pool_kept(&store.host), 0);
+	gpu_store_give(&store, chunk);
+	CHECK_EQ(bo_pool_kept(&store.host), 2 * UNIT);
 	gpu_store_trim(&store, 0);
 	CHECK(!is_mapped(addr) && is_free(addr, 2 * UNIT));
 }

@@ -1,20 +1,21 @@
 /*
  * Reads buffers that may not all fit on the device, and says how long each pass took.
  *
- *   over KIND PATTERN COUNT BYTES PASSES
+ *   over KIND PATTERN COUNT BYTES PASSES [USES]
  *
  * KIND: plain (cuMemAlloc) or managed. PATTERN: what a pass reads
  *   scan  every buffer once, in order
  *   fit   the first pass every buffer, the others the first half of them
- *   skew  as many as there are: four of five among the first fifth of them, at random, always
- *         the same
+ *   skew  USES of them (COUNT): four of five among the first fifth, at random, always the same
+ *   rows  as skew, but of each a MiB at a random place, in several streams
  * Answers "ready" once all are filled, then for each pass
  *
  *   pass NS BYTES
+ *   uses N...
  *
- * with what the kernels read of it. What a buffer holds is added up on the device; a sum that differs
- * from the one that the buffer must have ends the program. On the software GPU its checksum stands for
- * it, which must stay as it was.
+ * with what the kernels read, and how often of each buffer. What they read is added up on the
+ * device; a sum that differs from the one that the buffer must have ends the program. On the
+ * software GPU its checksum stands for it, which must stay as it was.
  */
 #include "driver.h"
 
@@ -23,7 +24,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST = 4096, BLOCKS = 1056, THREADS = 256 };
+enum { MOST = 4096, BLOCKS = 1056, THREADS = 256, STREAMS = 8 };
+
+#define ROW_BYTES MIB
 
 /* *result += the sum of all words of 4 bytes. */
 static const char ptx[] = ".version 6.0\n"
@@ -70,10 +73,14 @@ static const char ptx[] = ".version 6.0\n"
 static struct {
 	void *cuda;
 	const char *pattern;
-	unsigned count;
+	unsigned count, uses;
 	uint64_t bytes;
+	uint64_t read_bytes; /* of a buffer by each use */
+	bool is_rows;
+	__typeof__(&cuLaunchKernel) launch;
 	CUfunction func;
-	bool is_own; /* the kernel is `read`; else the software GPU's checksum */
+	CUstream streams[STREAMS]; /* the legacy one, but for rows */
+	bool is_own;               /* the kernel is `read`; else the software GPU's checksum */
 	CUdeviceptr buffer[MOST], results;
 	uint64_t known[MOST], reads[MOST];
 	uint64_t random;
@@ -85,6 +92,7 @@ static void start(void)
 
 	o.cuda = driver_open("libcuda.so.1");
 	driver_begin(o.cuda);
+	o.launch = DRIVER(o.cuda, cuLaunchKernel);
 	CHECK(DRIVER(o.cuda, cuModuleLoadData)(&module, ptx));
 	o.is_own = DRIVER(o.cuda, cuModuleGetFunction)(&o.func, module, "read") == CUDA_SUCCESS;
 	if (!o.is_own) {
@@ -92,6 +100,8 @@ static void start(void)
 		CHECK(DRIVER(o.cuda, cuModuleGetFunction)(&o.func, module, "checksum"));
 	}
 	CHECK(DRIVER(o.cuda, cuMemAlloc_v2)(&o.results, sizeof(o.known)));
+	for (unsigned i = 0; i < STREAMS && o.is_rows; i++)
+		CHECK(DRIVER(o.cuda, cuStreamCreate)(&o.streams[i], CU_STREAM_NON_BLOCKING));
 }
 
 static void fill(bool is_managed)
@@ -107,20 +117,23 @@ static void fill(bool is_managed)
 	CHECK(DRIVER(o.cuda, cuCtxSynchronize)());
 }
 
-static void read_buffer(unsigned i)
-{
-	CUdeviceptr result = o.results + i * sizeof(uint64_t);
-	void *params[] = { &o.buffer[i], &o.bytes, &result };
-
-	CHECK(DRIVER(o.cuda, cuLaunchKernel)(o.func, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params,
-					     NULL));
-	o.reads[i]++;
-}
-
 static uint64_t next_random(void)
 {
 	o.random = o.random * 6364136223846793005u + 1442695040888963407u;
 	return o.random >> 33;
+}
+
+static void read_buffer(unsigned i, CUstream stream)
+{
+	uint64_t rows = o.is_rows ? o.bytes / o.read_bytes : 1;
+	CUdeviceptr from = o.buffer[i] + (rows > 1 ? next_random() % rows * o.read_bytes : 0);
+	CUdeviceptr result = o.results + i * sizeof(uint64_t);
+	void *params[] = { &from, &o.read_bytes, &result };
+	uint64_t blocks = (o.read_bytes + 16 * THREADS - 1) / (16 * THREADS);
+
+	CHECK(o.launch(o.func, blocks < BLOCKS ? (unsigned)blocks : BLOCKS, 1, 1, THREADS, 1, 1, 0,
+		       stream, params, NULL));
+	o.reads[i]++;
 }
 
 /* Which buffer the n-th use of a pass is of. */
@@ -130,8 +143,8 @@ static unsigned pick(unsigned pass, unsigned n)
 
 	if (strcmp(o.pattern, "fit") == 0 && pass > 0)
 		return n % (o.count / 2 ? o.count / 2 : 1);
-	if (strcmp(o.pattern, "skew") != 0)
-		return n;
+	if (strcmp(o.pattern, "skew") != 0 && !o.is_rows)
+		return n % o.count;
 	if (few == o.count || next_random() % 5 < 4)
 		return (unsigned)(next_random() % few);
 	return few + (unsigned)(next_random() % (o.count - few));
@@ -144,7 +157,7 @@ static void check(void)
 
 	CHECK(DRIVER(o.cuda, cuMemcpyDtoH_v2)(got, o.results, sizeof(got)));
 	for (unsigned i = 0; i < o.count; i++) {
-		uint64_t want = o.is_own ? o.reads[i] * (i + 1) * (o.bytes / 4) : o.known[i];
+		uint64_t want = o.is_own ? o.reads[i] * (i + 1) * (o.read_bytes / 4) : o.known[i];
 
 		if (o.reads[i] == 0)
 			continue;
@@ -166,13 +179,16 @@ static void run_pass(unsigned number)
 	CHECK(DRIVER(o.cuda, cuMemsetD32_v2)(o.results, 0, sizeof(o.known) / 4));
 	CHECK(DRIVER(o.cuda, cuCtxSynchronize)());
 	begin_ns = driver_now_ns();
-	for (unsigned n = 0; n < o.count; n++)
-		read_buffer(pick(number, n));
+	for (unsigned n = 0; n < o.uses; n++)
+		read_buffer(pick(number, n), o.streams[n % STREAMS]);
 	CHECK(DRIVER(o.cuda, cuCtxSynchronize)());
 	end_ns = driver_now_ns();
 	check();
-	printf("pass %lld %llu\n", (long long)(end_ns - begin_ns),
-	       (unsigned long long)(o.count * o.bytes));
+	printf("pass %lld %llu\nuses", (long long)(end_ns - begin_ns),
+	       (unsigned long long)(o.uses * o.read_bytes));
+	for (unsigned i = 0; i < o.count; i++)
+		printf(" %llu", (unsigned long long)o.reads[i]);
+	printf("\n");
 	fflush(stdout);
 }
 
@@ -180,14 +196,18 @@ int main(int argc, char **argv)
 {
 	unsigned passes;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: over plain|managed scan|fit|skew COUNT BYTES PASSES\n");
+	if (argc < 6 || argc > 7) {
+		fprintf(stderr, "usage: over plain|managed scan|fit|skew|rows COUNT BYTES PASSES "
+				"[USES]\n");
 		return 2;
 	}
 	o.pattern = argv[2];
 	o.count = (unsigned)strtoul(argv[3], NULL, 10);
 	o.bytes = strtoull(argv[4], NULL, 10);
 	passes = (unsigned)strtoul(argv[5], NULL, 10);
+	o.uses = argc > 6 ? (unsigned)strtoul(argv[6], NULL, 10) : o.count;
+	o.is_rows = strcmp(o.pattern, "rows") == 0;
+	o.read_bytes = o.is_rows && o.bytes > ROW_BYTES ? ROW_BYTES : o.bytes;
 	if (o.count < 1 || o.count > MOST || o.bytes < 16 || o.bytes % 16)
 		return 2;
 	start();

@@ -1,6 +1,7 @@
 #include "drv/gpu_move.h"
 
 #include "base/clock.h"
+#include "drv/gpu_fence.h"
 #include "drv/gpu_vmm.h"
 
 #include <errno.h>
@@ -26,6 +27,12 @@ static const struct gpu_chunk *other(const struct gpu_remap *r)
 	return r->was_there ? r->to : r->from;
 }
 
+/* Where that memory is reached; 0: nowhere, it is pages, or not mapped yet. */
+static uint64_t other_addr(const struct gpu_move *m, const struct gpu_remap *r)
+{
+	return r->alias ? r->alias : gpu_store_addr(other(r), m->serial);
+}
+
 /* New memory for what has nothing at its address: the copy goes there directly. */
 static void place_all(struct gpu_move *m)
 {
@@ -47,7 +54,7 @@ static void unalias(struct gpu_move *m, struct gpu_remap *r)
 	r->alias = 0;
 }
 
-/* Maps the other memory of each, side by side, for the device alone. */
+/* Maps what of the other memory has no address of its own, side by side, for the device alone. */
 static void alias_all(struct gpu_move *m)
 {
 	uint64_t end = m->alias;
@@ -57,7 +64,7 @@ static void alias_all(struct gpu_move *m)
 		struct gpu_remap *r = &m->steps[i];
 		const struct gpu_chunk *chunk = other(r);
 
-		if (r->rc < 0 || !needs_copy(r) || !chunk->handle)
+		if (r->rc < 0 || !needs_copy(r) || !chunk->handle || other_addr(m, r))
 			continue;
 		r->rc = gpu_vmm_map(end, r->bytes, chunk->handle);
 		if (r->rc == 0) {
@@ -74,11 +81,12 @@ static void alias_all(struct gpu_move *m)
 static int start_copy(struct gpu_move *m, const struct gpu_remap *r)
 {
 	bool is_out = other(r)->pages ? r->was_there : r->to->kind == GPU_VMM_HOST;
-	uint64_t to = r->was_there ? r->alias : r->addr;
-	uint64_t from = r->was_there ? r->addr : r->alias;
+	uint64_t at = other_addr(m, r);
+	uint64_t to = r->was_there ? at : r->addr;
+	uint64_t from = r->was_there ? r->addr : at;
 
 	return gpu_copy_start(&m->copy, is_out ? GPU_COPY_OUT : GPU_COPY_IN, to, from,
-			      r->alias ? NULL : other(r)->pages, r->bytes);
+			      at ? NULL : other(r)->pages, r->bytes);
 }
 
 /* Copies all that have not failed. */
@@ -145,6 +153,8 @@ static void hang_all(struct gpu_move *m)
 
 static void run_steps(struct gpu_move *m)
 {
+	if (!gpu_fence_context(m->copy.ord, &m->serial))
+		m->serial = 0;
 	place_all(m);
 	alias_all(m);
 	copy_all(m);

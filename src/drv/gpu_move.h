@@ -1,6 +1,8 @@
 /*
- * The exchange of the memory of objects that have some: copy through an alias mapping, then change
- * what is mapped. Of one device.
+ * The exchange of the memory of objects that have some: copy while old and new are both mapped,
+ * then change what is at the object's address. The memory that is not there is reached at its own
+ * address, if it has one (drv/gpu_store.h), else it is mapped at an alias for the moment. Of one
+ * device.
  *
  * Of one thread at a time, which has everything stand still (drv/gpu_still.h). An object is whole
  * where it was until its copy is done and the new mapping stands.
@@ -20,7 +22,8 @@ struct gpu_move {
 	uint64_t alias_bytes;
 	int64_t copy_ns;
 	/* who has all stand still */
-	uint64_t alias; /* addresses of ours with nothing behind them between moves; 0: none now */
+	uint64_t alias;  /* addresses of ours with nothing behind them between moves; 0: none now */
+	uint64_t serial; /* of the context that copies, of the move under way; 0: none */
 	struct gpu_copy copy;
 	bool is_hung; /* copies did not end in time: the steps below are still in their hands */
 	unsigned count;

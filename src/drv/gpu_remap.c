@@ -90,6 +90,21 @@ int gpu_remap_clear(struct gpu_remap *r)
 	return r->state == GPU_REMAP_NONE ? 0 : rc;
 }
 
+/* The old memory of each goes, in one call where the driver does that. */
+static int unmap_run(struct gpu_remap *run, unsigned count)
+{
+	int rc = 0;
+
+	if (count > 1 && gpu_vmm_unmap(run[0].addr, run_bytes(run, count)) == 0) {
+		for (unsigned i = 0; i < count; i++)
+			run[i].state = GPU_REMAP_NONE;
+		return 0;
+	}
+	for (unsigned i = 0; i < count && rc == 0; i++)
+		rc = unmap(&run[i]);
+	return rc;
+}
+
 static void fail(struct gpu_remap *run, unsigned count, int rc)
 {
 	for (unsigned i = 0; i < count; i++)
@@ -157,13 +172,10 @@ static void undo(struct gpu_access *access, struct gpu_remap *run, unsigned coun
 
 void gpu_remap_switch(struct gpu_access *access, struct gpu_remap *run, unsigned count)
 {
-	int rc = 0;
+	int rc = unmap_run(run, count);
 
-	for (unsigned i = 0; i < count && rc == 0; i++) {
-		rc = unmap(&run[i]);
-		if (rc == 0 && run[i].is_there)
-			rc = map(&run[i], run[i].to, GPU_REMAP_NEW);
-	}
+	for (unsigned i = 0; i < count && rc == 0 && run[i].is_there; i++)
+		rc = map(&run[i], run[i].to, GPU_REMAP_NEW);
 	if (rc == 0 && run[0].is_there)
 		rc = allow(access, run, count);
 	if (rc == 0)

@@ -1,6 +1,6 @@
 /*
- * What is mapped at the addresses of objects, and its exchange: unmap, map, one call for the access
- * of a run of neighbours; and back again when that fails.
+ * What is mapped at the addresses of objects, and its exchange: one call to unmap a run of
+ * neighbours, map each, one for the access to the run; and back again when that fails.
  *
  * No lock; who calls has the objects and their addresses for itself, and no work uses them.
  */

@@ -1,32 +1,66 @@
 #include "drv/gpu_store.h"
 
 #include "base/bytes.h"
+#include "drv/gpu_fence.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Handles that leave the pool at a time; rounds of a tenth of a second that one may lie in it. */
-enum { HANDLES = 32, ROUNDS = 300 };
+/* Chunks that leave the pool at a time; rounds of a tenth of a second that one may lie in it. */
+enum { CHUNKS = 32, ROUNDS = 300 };
+
+/* What the driver does not let go keeps its address, which is nobody's any more. */
+static void leave_addr(struct gpu_chunk *chunk)
+{
+	if (chunk->addr && (gpu_vmm_unmap(chunk->addr, chunk->bytes) == 0 ||
+			    gpu_vmm_unmap(chunk->addr, chunk->bytes) == 0))
+		gpu_vmm_unreserve(chunk->addr, chunk->bytes);
+	chunk->addr = 0;
+}
+
+/* Maps it at an address of its own, if it can be. */
+static void take_addr(struct cuda_ord ord, struct gpu_chunk *chunk)
+{
+	if (gpu_vmm_reserve(chunk->bytes, 0, &chunk->addr) < 0)
+		return;
+	if (gpu_vmm_map(chunk->addr, chunk->bytes, chunk->handle) < 0) {
+		gpu_vmm_unreserve(chunk->addr, chunk->bytes);
+		chunk->addr = 0;
+	} else if (gpu_vmm_allow(chunk->addr, chunk->bytes, &ord, 1) < 0) {
+		leave_addr(chunk);
+	}
+}
+
+/* An address that holds in the context that there is now. */
+static void renew_addr(struct gpu_store *store, struct gpu_chunk *chunk)
+{
+	uint64_t serial;
+
+	if (!gpu_fence_context(store->ord, &serial) || gpu_store_addr(chunk, serial))
+		return;
+	leave_addr(chunk);
+	chunk->serial = serial;
+	take_addr(store->ord, chunk);
+}
+
+uint64_t gpu_store_addr(const struct gpu_chunk *chunk, uint64_t serial)
+{
+	return chunk->serial == serial ? chunk->addr : 0;
+}
 
 /* One block of host memory, created, mapped and allowed. */
 static bool can_map_host(struct cuda_ord ord)
 {
-	uint64_t addr, handle;
-	bool is_there = false;
+	struct gpu_chunk chunk = { .bytes = GPU_VMM_GRAIN_BYTES };
+	bool is_there;
 
-	if (gpu_vmm_create(ord, GPU_VMM_HOST, GPU_VMM_GRAIN_BYTES, &handle) < 0)
+	if (gpu_vmm_create(ord, GPU_VMM_HOST, chunk.bytes, &chunk.handle) < 0)
 		return false;
-	if (gpu_vmm_reserve(GPU_VMM_GRAIN_BYTES, 0, &addr) < 0)
-		goto out_release;
-	if (gpu_vmm_map(addr, GPU_VMM_GRAIN_BYTES, handle) < 0)
-		goto out_unreserve;
-	is_there = gpu_vmm_allow(addr, GPU_VMM_GRAIN_BYTES, &ord, 1) == 0;
-	gpu_vmm_unmap(addr, GPU_VMM_GRAIN_BYTES);
-out_unreserve:
-	gpu_vmm_unreserve(addr, GPU_VMM_GRAIN_BYTES);
-out_release:
-	gpu_vmm_release(handle);
+	take_addr(ord, &chunk);
+	is_there = chunk.addr != 0;
+	leave_addr(&chunk);
+	gpu_vmm_release(chunk.handle);
 	return is_there;
 }
 
@@ -81,15 +115,36 @@ static int map_pages(struct gpu_chunk *chunk)
 	return 0;
 }
 
-static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)
+static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
 {
-	int rc;
+	struct gpu_chunk *chunk = calloc(1, sizeof(*chunk));
 
-	if (bo_pool_take(&store->host, chunk->bytes, &chunk->handle)) {
-		count_kept(store, -(int64_t)chunk->bytes);
-		return 0;
-	}
-	rc = count_taken(store, chunk->bytes);
+	if (!chunk)
+		return NULL;
+	chunk->kind = kind;
+	chunk->bytes = bytes;
+	atomic_init(&chunk->users, 1);
+	return chunk;
+}
+
+/* NULL: none of this size is kept. */
+static struct gpu_chunk *take_kept(struct gpu_store *store, uint64_t bytes)
+{
+	struct gpu_chunk *chunk;
+	uint64_t kept;
+
+	if (!bo_pool_take(&store->host, bytes, &kept))
+		return NULL;
+	count_kept(store, -(int64_t)bytes);
+	chunk = (struct gpu_chunk *)(uintptr_t)kept;
+	atomic_store(&chunk->users, 1);
+	return chunk;
+}
+
+static int create_host(struct gpu_store *store, struct gpu_chunk *chunk)
+{
+	int rc = count_taken(store, chunk->bytes);
+
 	if (rc < 0)
 		return rc;
 	rc = gpu_vmm_create(store->ord, GPU_VMM_HOST, chunk->bytes, &chunk->handle);
@@ -101,25 +156,6 @@ static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)
 	if (rc < 0)
 		count_given(store, chunk->bytes);
 	return rc;
-}
-
-static int make(struct gpu_store *store, struct gpu_chunk *chunk)
-{
-	return chunk->kind == GPU_VMM_HOST ?
-		       make_host(store, chunk) :
-		       gpu_vmm_create(store->ord, chunk->kind, chunk->bytes, &chunk->handle);
-}
-
-static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
-{
-	struct gpu_chunk *chunk = calloc(1, sizeof(*chunk));
-
-	if (!chunk)
-		return NULL;
-	chunk->kind = kind;
-	chunk->bytes = bytes;
-	atomic_init(&chunk->users, 1);
-	return chunk;
 }
 
 int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk)
@@ -144,20 +180,28 @@ out_free:
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
 		   struct gpu_chunk **out_chunk)
 {
+	bool is_host = kind == GPU_VMM_HOST;
 	struct gpu_chunk *chunk;
-	int rc;
+	int rc = 0;
 
-	if (kind == GPU_VMM_HOST && !store->has_host)
+	if (is_host && !store->has_host)
 		return -ENOTSUP;
-	chunk = new_chunk(kind, bytes);
-	if (!chunk)
-		return -ENOMEM;
-	rc = make(store, chunk);
-	if (rc < 0)
+	chunk = is_host ? take_kept(store, bytes) : NULL;
+	if (!chunk) {
+		chunk = new_chunk(kind, bytes);
+		if (!chunk)
+			return -ENOMEM;
+		rc = is_host ? create_host(store, chunk) :
+			       gpu_vmm_create(store->ord, kind, bytes, &chunk->handle);
+	}
+	if (rc < 0) {
 		free(chunk);
-	else
-		*out_chunk = chunk;
-	return rc;
+		return rc;
+	}
+	if (is_host)
+		renew_addr(store, chunk);
+	*out_chunk = chunk;
+	return 0;
 }
 
 void gpu_store_share(struct gpu_chunk *chunk)
@@ -165,18 +209,28 @@ void gpu_store_share(struct gpu_chunk *chunk)
 	atomic_fetch_add(&chunk->users, 1);
 }
 
-static void give_host(struct gpu_store *store, const struct gpu_chunk *chunk)
+/* Nobody has it any more, nor the pool. */
+static void end_chunk(struct gpu_chunk *chunk)
 {
-	/* Counted before another thread can take it out again. */
-	count_kept(store, (int64_t)chunk->bytes);
-	if (chunk->handle && bo_pool_give(&store->host, chunk->bytes, chunk->handle))
-		return;
-	count_kept(store, -(int64_t)chunk->bytes);
+	leave_addr(chunk);
 	if (chunk->handle)
 		gpu_vmm_release(chunk->handle);
 	else
 		munmap(chunk->pages, chunk->bytes);
-	count_given(store, chunk->bytes);
+	free(chunk);
+}
+
+static void give_host(struct gpu_store *store, struct gpu_chunk *chunk)
+{
+	uint64_t bytes = chunk->bytes;
+
+	/* Counted before another thread can take it out again. */
+	count_kept(store, (int64_t)bytes);
+	if (chunk->handle && bo_pool_give(&store->host, bytes, (uint64_t)(uintptr_t)chunk))
+		return;
+	count_kept(store, -(int64_t)bytes);
+	end_chunk(chunk);
+	count_given(store, bytes);
 }
 
 void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
@@ -186,33 +240,32 @@ void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 	if (chunk->kind == GPU_VMM_HOST)
 		give_host(store, chunk);
 	else
-		gpu_vmm_release(chunk->handle);
-	free(chunk);
+		end_chunk(chunk);
 }
 
-static void release(struct gpu_store *store, const struct bo_pool_handle *handles, unsigned count)
+static void end_kept(struct gpu_store *store, const struct bo_pool_handle *kept, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		gpu_vmm_release(handles[i].handle);
-		count_kept(store, -(int64_t)handles[i].bytes);
-		count_given(store, handles[i].bytes);
+		end_chunk((struct gpu_chunk *)(uintptr_t)kept[i].handle);
+		count_kept(store, -(int64_t)kept[i].bytes);
+		count_given(store, kept[i].bytes);
 	}
 }
 
 void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
 {
-	struct bo_pool_handle handles[HANDLES];
+	struct bo_pool_handle kept[CHUNKS];
 	unsigned n;
 
 	do {
-		n = bo_pool_trim(&store->host, keep_bytes, handles, HANDLES);
-		release(store, handles, n);
-	} while (n == HANDLES);
+		n = bo_pool_trim(&store->host, keep_bytes, kept, CHUNKS);
+		end_kept(store, kept, n);
+	} while (n == CHUNKS);
 }
 
 void gpu_store_tick(struct gpu_store *store)
 {
-	struct bo_pool_handle handles[HANDLES];
+	struct bo_pool_handle kept[CHUNKS];
 
-	release(store, handles, bo_pool_tick(&store->host, ROUNDS, handles, HANDLES));
+	end_kept(store, kept, bo_pool_tick(&store->host, ROUNDS, kept, CHUNKS));
 }

@@ -7,7 +7,12 @@
  * what is given back stays at hand in a pool, for half a minute. It is counted from when it is made
  * until the machine has it again. Device memory goes back at once: it is not charged any more.
  *
- * Thread safe. The driver is called without a lock and without the gate: nothing of this is mapped.
+ * To let the device reach host memory, and to end that, takes nearly as long as to copy it; so a
+ * chunk of it is mapped once, at an address of its own, for as long as it lives, in the pool too.
+ * Where the driver does not give it that it has none, and is asked again when it is taken next.
+ *
+ * Thread safe. The driver is called without a lock and without the gate: no work of the program's
+ * uses these addresses, and none of device memory is mapped.
  */
 #pragma once
 
@@ -27,7 +32,11 @@ struct gpu_chunk {
 	uint64_t handle; /* of the driver; 0: `pages` instead */
 	void *pages;
 	_Atomic unsigned users;
-	bool is_fresh; /* its taker's: nothing is mapped to it yet (drv/gpu_bo.c) */
+	/* its taker's */
+	bool is_fresh; /* no object has it yet (drv/gpu_bo.c) */
+	/* its taker's, and constant until its last user gives it back */
+	uint64_t addr;   /* of its own, where the store's device alone reaches it; 0: none */
+	uint64_t serial; /* of the context that there was then (drv/gpu_fence.h) */
 };
 
 struct gpu_store {
@@ -36,7 +45,7 @@ struct gpu_store {
 	bool has_host;               /* host memory is the driver's, and can be mapped */
 	const struct bo_host *count; /* NULL: nobody counts; set before anything is taken */
 	/* has a lock of its own */
-	struct bo_pool host; /* handles of host memory that nobody has */
+	struct bo_pool host; /* host memory that nobody has: its handles are chunks */
 };
 
 /*
@@ -61,7 +70,13 @@ int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chu
 /* One user more. */
 void gpu_store_share(struct gpu_chunk *chunk);
 
-/* One less; with the last it goes back. Nothing is mapped to it then. */
+/*
+ * Where the device reaches the chunk in the context of that number, as long as it has a user. 0: it
+ * is not mapped for that; what the end of a context does to mappings is not relied on.
+ */
+uint64_t gpu_store_addr(const struct gpu_chunk *chunk, uint64_t serial);
+
+/* One less; with the last it goes back. No object has it mapped then. */
 void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk);
 
 /* Gives back what nobody has, down to keep_bytes of it. */

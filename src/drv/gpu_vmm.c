@@ -88,7 +88,10 @@ int gpu_vmm_reserve(uint64_t bytes, uint64_t align_bytes, uint64_t *out_addr)
 
 int gpu_vmm_unreserve(uint64_t addr, uint64_t bytes)
 {
-	return CALL(cuMemAddressFree, addr, bytes);
+	int rc = CALL(cuMemAddressFree, addr, bytes);
+
+	/* As in gpu_vmm_release(). */
+	return rc < 0 ? CALL(cuMemAddressFree, addr, bytes) : 0;
 }
 
 int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,

@@ -50,6 +50,7 @@ FAILING(cuMemUnmap, (CUdeviceptr a, size_t n), (a, n))
 FAILING(cuMemSetAccess, (CUdeviceptr a, size_t n, const CUmemAccessDesc *d, size_t c), (a, n, d, c))
 FAILING(cuMemAddressReserve,
 	(CUdeviceptr * a, size_t n, size_t l, CUdeviceptr h, unsigned long long f), (a, n, l, h, f))
+FAILING(cuMemAddressFree, (CUdeviceptr a, size_t n), (a, n))
 FAILING(cuMemcpyAsync, (CUdeviceptr t, CUdeviceptr s, size_t n, CUstream st), (t, s, n, st))
 FAILING(cuMemcpyDtoHAsync_v2, (void *t, CUdeviceptr s, size_t n, CUstream st), (t, s, n, st))
 FAILING(cuMemcpyHtoDAsync_v2, (CUdeviceptr t, const void *s, size_t n, CUstream st), (t, s, n, st))
@@ -74,6 +75,7 @@ static inline void failing_start(void)
 	PUT(cuMemUnmap);
 	PUT(cuMemSetAccess);
 	PUT(cuMemAddressReserve);
+	PUT(cuMemAddressFree);
 	PUT(cuMemcpyAsync);
 	PUT(cuMemcpyDtoHAsync_v2);
 	PUT(cuMemcpyHtoDAsync_v2);

@@ -32,21 +32,73 @@ static void bytes_move_with_the_object(void)
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 }
 
+enum { MADE_MOST = 16 };
+
+/* Calls of the driver for memory and mappings. */
 static struct {
-	CUresult (*create)(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p,
-			   unsigned long long f);
-	unsigned of_host;
+	struct real real;
+	unsigned calls;
+	CUmemGenericAllocationHandle hosts[MADE_MOST]; /* handles of host memory */
+	uint64_t host_at[MADE_MOST];                   /* where some is mapped */
+	unsigned of_host, host_maps, host_unmaps;
 } made;
 
 static CUresult count_made(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p,
 			   unsigned long long f)
 {
-	made.of_host += p->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
-	return made.create(h, n, p, f);
+	CUresult res = made.real.cuMemCreate(h, n, p, f);
+
+	made.calls++;
+	if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE && res == CUDA_SUCCESS)
+		made.hosts[made.of_host++] = *h;
+	return res;
 }
 
-/* Pinning is what a suspension costs: what the first one pinned serves the next. */
-static void a_second_suspension_pins_nothing(void)
+static CUresult count_mapped(CUdeviceptr a, size_t n, size_t o, CUmemGenericAllocationHandle h,
+			     unsigned long long f)
+{
+	made.calls++;
+	for (unsigned i = 0; i < made.of_host; i++)
+		if (made.hosts[i] == h)
+			made.host_at[made.host_maps++ % MADE_MOST] = a;
+	return made.real.cuMemMap(a, n, o, h, f);
+}
+
+static CUresult count_unmapped(CUdeviceptr a, size_t n)
+{
+	made.calls++;
+	for (unsigned i = 0; i < MADE_MOST; i++)
+		if (made.host_at[i] == a) {
+			made.host_unmaps++;
+			made.host_at[i] = 0;
+		}
+	return made.real.cuMemUnmap(a, n);
+}
+
+static CUresult count_allowed(CUdeviceptr a, size_t n, const CUmemAccessDesc *d, size_t c)
+{
+	made.calls++;
+	return made.real.cuMemSetAccess(a, n, d, c);
+}
+
+static CUresult count_released(CUmemGenericAllocationHandle h)
+{
+	made.calls++;
+	return made.real.cuMemRelease(h);
+}
+
+static void count_from_now(void)
+{
+	made.real = real;
+	real.cuMemCreate = count_made;
+	real.cuMemMap = count_mapped;
+	real.cuMemUnmap = count_unmapped;
+	real.cuMemSetAccess = count_allowed;
+	real.cuMemRelease = count_released;
+}
+
+/* Pinning and mapping host memory is what a suspension costs: the first does it for the next. */
+static void a_second_suspension_pins_and_maps_nothing(void)
 {
 	struct bo_ctx ctx = { .ticket = NULL };
 	struct bo objects[4];
@@ -56,17 +108,68 @@ static void a_second_suspension_pins_nothing(void)
 		moving_make(&objects[i], i * 4 * GRAIN, (i + 1) * GRAIN, BO_VRAM);
 		moving_fill(&objects[i], i);
 	}
-	made.create = real.cuMemCreate;
-	real.cuMemCreate = count_made;
+	count_from_now();
 	for (unsigned round = 0; round < 3; round++) {
+		made.calls = 0;
 		CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
+		/* Device memory is unmapped and released, four times, and no more. */
+		CHECK(round == 0 || made.calls == 8);
+		made.calls = 0;
 		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		/* Made, mapped and allowed. */
+		CHECK_EQ(made.calls, 12);
 		CHECK_EQ(made.of_host, 4);
+		CHECK_EQ(made.host_maps, 4);
+		CHECK_EQ(made.host_unmaps, 0);
 	}
 	for (unsigned i = 0; i < 4; i++) {
 		CHECK(moving_holds(&objects[i], i));
 		bo_put(&objects[i]);
 	}
+}
+
+/* Neighbours share a call to unmap them, and one to allow them. */
+static void neighbours_go_together(void)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo objects[4];
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	for (unsigned i = 0; i < 4; i++) {
+		moving_make(&objects[i], i * GRAIN, GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i);
+	}
+	CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
+	CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+	count_from_now();
+	CHECK_EQ(bo_hold(&gpu.device, &ctx), 0);
+	CHECK_EQ(made.calls, 1 + 4);
+	made.calls = 0;
+	CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+	CHECK_EQ(made.calls, 4 + 4 + 1);
+	for (unsigned i = 0; i < 4; i++)
+		CHECK(moving_holds(&objects[i], i));
+}
+
+/* Where work is to reach it in host memory it is mapped there, and nowhere else. */
+static void host_memory_is_mapped_where_an_object_is(void)
+{
+	struct bo bo;
+
+	moving_start(MACHINE, NULL, 4 * GRAIN);
+	moving_make(&bo, 0, GRAIN, BO_VRAM);
+	moving_fill(&bo, 3);
+	count_from_now();
+	for (unsigned round = 0; round < 3; round++) {
+		CHECK_EQ(moving_put(&bo, BO_GTT), 0);
+		CHECK_EQ(made.host_maps, round + 2);
+		CHECK_EQ(made.host_unmaps, round);
+		CHECK(moving_holds(&bo, 3));
+		CHECK_EQ(moving_put(&bo, BO_VRAM), 0);
+		CHECK_EQ(made.host_unmaps, round + 1);
+		CHECK(moving_holds(&bo, 3));
+	}
+	CHECK_EQ(made.of_host, 1);
 }
 
 static struct {
@@ -163,7 +266,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(bytes_move_with_the_object),
-		fresh_test(a_second_suspension_pins_nothing),
+		fresh_test(a_second_suspension_pins_and_maps_nothing),
+		fresh_test(neighbours_go_together),
+		fresh_test(host_memory_is_mapped_where_an_object_is),
 		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
 		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};

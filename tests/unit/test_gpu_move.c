@@ -259,6 +259,119 @@ static void pages_take_the_place_of_host_memory(void)
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
 }
 
+static CUresult unmap_one(CUdeviceptr addr, size_t bytes)
+{
+	return bytes == GRAIN ? cuMemUnmap(addr, bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A driver that takes one mapping away at a time. */
+static void neighbours_go_one_by_one_if_need_be(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemUnmap = unmap_one;
+	make_objects();
+	failing_start();
+	for (unsigned w = 0; w < WAYS; w++) {
+		settle(ways[w][0]);
+		settle(ways[w][1]);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			check_whole(i);
+	}
+	fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_UNKNOWN, 1);
+}
+
+static CUresult reserve_large(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
+			      unsigned long long flags)
+{
+	return bytes == GRAIN ? CUDA_ERROR_OUT_OF_MEMORY :
+				cuMemAddressReserve(out_addr, bytes, align, hint, flags);
+}
+
+static bool has_own_address(const struct bo *bo)
+{
+	return ((const struct gpu_chunk *)(uintptr_t)bo->memory.handle)->addr;
+}
+
+/* Host memory that got no address of its own is mapped for each move. */
+static void an_alias_takes_the_place_of_an_address(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemAddressReserve = reserve_large;
+	make_objects();
+	failing_start();
+	settle(BO_GTT);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		CHECK(!has_own_address(&objects[i]));
+	for (unsigned w = 0; w < 4; w++)
+		fail_each(ways[w][0], ways[w][1], CUDA_ERROR_OUT_OF_MEMORY, 1);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+}
+
+static bool may_reserve_small;
+
+static CUresult reserve_some(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
+			     unsigned long long flags)
+{
+	may_reserve_small = !may_reserve_small;
+	return may_reserve_small ? cuMemAddressReserve(out_addr, bytes, align, hint, flags) :
+				   reserve_large(out_addr, bytes, align, hint, flags);
+}
+
+/* In one move some have an address and some have none. */
+static void both_go_in_one_move(void)
+{
+	unsigned own = 0;
+
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	real.cuMemAddressReserve = reserve_some;
+	make_objects();
+	failing_start();
+	settle(BO_SYSTEM);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		own += has_own_address(&objects[i]);
+	CHECK(own > 0 && own < OBJECTS);
+	fail_each(BO_SYSTEM, BO_VRAM, CUDA_ERROR_UNKNOWN, 1);
+	fail_each(BO_VRAM, BO_SYSTEM, CUDA_ERROR_UNKNOWN, 1);
+}
+
+static void context_anew(void)
+{
+	gpu_fence_ending(gpu.ctx);
+	SIM_OK(cuDevicePrimaryCtxReset_v2(0));
+	gpu_fence_ended(gpu.ctx, true);
+	SIM_OK(cuDevicePrimaryCtxRetain(&gpu.ctx, 0));
+	SIM_OK(cuCtxSetCurrent(gpu.ctx));
+	gpu_fence_add_context(gpu.ctx, ord0, true);
+}
+
+/* A context ends, and the driver takes away what was mapped at addresses of ours. */
+static void a_context_that_ends_takes_addresses_with_it(void)
+{
+	moving_start(MACHINE, &impatient, 8 * GRAIN);
+	make_objects();
+	settle(BO_SYSTEM);
+	context_anew();
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		struct gpu_chunk *chunk = (struct gpu_chunk *)(uintptr_t)objects[i].memory.handle;
+
+		CHECK(chunk->addr);
+		SIM_OK(cuMemUnmap(chunk->addr, GRAIN));
+	}
+	failing_start();
+	for (unsigned round = 0; round < 2; round++) {
+		settle(BO_VRAM);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			check_whole(i);
+		settle(round ? BO_GTT : BO_SYSTEM);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			CHECK(has_own_address(&objects[i]));
+	}
+	for (unsigned i = 0; i < OBJECTS; i++)
+		check_whole(i);
+}
+
 static bool is_out_of_host;
 
 static CUresult create_while_there_is(CUmemGenericAllocationHandle *out_handle, size_t bytes,
@@ -289,6 +402,130 @@ static void pages_take_its_place_when_it_is_out(void)
 	settle(BO_GTT);
 	for (unsigned i = 0; i < OBJECTS; i++)
 		check_whole(i);
+}
+
+/* Reservations and mappings that there are, by the driver's answers. */
+static struct {
+	struct real real;
+	uint64_t reserved_bytes;
+	int64_t mapped_bytes;
+} counted;
+
+static CUresult reserve_counted(CUdeviceptr *out_addr, size_t bytes, size_t align, CUdeviceptr hint,
+				unsigned long long flags)
+{
+	CUresult res = counted.real.cuMemAddressReserve(out_addr, bytes, align, hint, flags);
+
+	counted.reserved_bytes += res == CUDA_SUCCESS ? bytes : 0;
+	return res;
+}
+
+static CUresult free_counted(CUdeviceptr addr, size_t bytes)
+{
+	CUresult res = counted.real.cuMemAddressFree(addr, bytes);
+
+	counted.reserved_bytes -= res == CUDA_SUCCESS ? bytes : 0;
+	return res;
+}
+
+static CUresult map_counted(CUdeviceptr addr, size_t bytes, size_t offset,
+			    CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	CUresult res = counted.real.cuMemMap(addr, bytes, offset, handle, flags);
+
+	counted.mapped_bytes += res == CUDA_SUCCESS ? (int64_t)bytes : 0;
+	return res;
+}
+
+static CUresult unmap_counted(CUdeviceptr addr, size_t bytes)
+{
+	CUresult res = counted.real.cuMemUnmap(addr, bytes);
+
+	counted.mapped_bytes -= res == CUDA_SUCCESS ? (int64_t)bytes : 0;
+	return res;
+}
+
+static void count_mappings(void)
+{
+	counted.real = real;
+	real.cuMemAddressReserve = reserve_counted;
+	real.cuMemAddressFree = free_counted;
+	real.cuMemMap = map_counted;
+	real.cuMemUnmap = unmap_counted;
+}
+
+enum { MANY = 6, ROUNDS = BUILD_SANITIZED ? 60 : 200 };
+
+static unsigned seed = 7;
+
+static unsigned dice(unsigned sides)
+{
+	return (unsigned)rand_r(&seed) % sides;
+}
+
+/* Some of them, together, with one call failing or none, or copies that hang. */
+static void move_some(struct bo *many)
+{
+	static const CUresult errors[] = { CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
+					   CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE };
+	enum bo_place place = BO_VRAM + dice(3);
+	const struct bo_placement placement = { &moving_wants[place], 1 };
+	struct bo *some[MANY];
+	struct bo_ctx ctx = { 0 };
+	unsigned count = 0, at = 1 + dice(40);
+
+	for (unsigned i = 0; i < MANY; i++)
+		if (dice(2)) {
+			some[count++] = &many[i];
+			CHECK_EQ(bo_reserve(&many[i], NULL), 0);
+		}
+	is_hung = dice(30) == 0;
+	if (dice(3))
+		failing_from(at, at, errors[dice(4)]);
+	bo_validate_all(some, count, &placement, &ctx);
+	failing_none();
+	is_hung = false;
+	while (count)
+		bo_unreserve(some[--count]);
+}
+
+/* What is left when it is over is what was there before, whatever failed on the way. */
+static void nothing_is_lost_or_left_over(void)
+{
+	uint64_t free_bytes;
+	struct bo many[MANY];
+
+	moving_start(MACHINE, &impatient, 4 * MANY * GRAIN);
+	free_bytes = sim_gpu_free_bytes();
+	count_mappings();
+	failing_start();
+	real.cuStreamQuery = query_hung;
+	for (unsigned i = 0; i < MANY; i++) {
+		moving_make(&many[i], 3 * i * GRAIN, (1 + i % 3) * GRAIN, BO_VRAM);
+		moving_fill(&many[i], i + 1);
+	}
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		move_some(many);
+		no_gate_is_shut();
+		for (unsigned i = 0; i < MANY; i++) {
+			CHECK(!many[i].is_lost && many[i].place != BO_NONE);
+			CHECK(many[i].place == BO_SYSTEM || moving_seems_whole(&many[i], i + 1));
+		}
+		if (dice(10) == 0)
+			gpu_bo_trim(gpu.owner, dice(8) * GRAIN);
+		if (dice(30) == 0)
+			context_anew();
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		CHECK_EQ(moving_put_at_last(&many[i], BO_VRAM), 0);
+		CHECK(moving_holds(&many[i], i + 1));
+		bo_put(&many[i]);
+	}
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+	gpu_bo_trim(gpu.owner, 0);
+	CHECK_EQ(counted.mapped_bytes, 0);
+	CHECK_EQ(sim_gpu_free_bytes(), free_bytes);
+	CHECK_EQ(counted.reserved_bytes, 0);
 }
 
 struct death {
@@ -352,6 +589,11 @@ int main(void)
 		fresh_test(hung_copies_leave_all_where_it_was),
 		fresh_test(pages_take_the_place_of_host_memory),
 		fresh_test(pages_take_its_place_when_it_is_out),
+		fresh_test(neighbours_go_one_by_one_if_need_be),
+		fresh_test(an_alias_takes_the_place_of_an_address),
+		fresh_test(both_go_in_one_move),
+		fresh_test(a_context_that_ends_takes_addresses_with_it),
+		fresh_test(nothing_is_lost_or_left_over),
 		scratch_test(a_death_leaves_nothing_behind),
 	};
 

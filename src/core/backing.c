@@ -377,28 +377,17 @@ void backing_trim(struct backing_device *device)
 		device->below->trim(device->owner);
 }
 
-/* Has one on the device and keeps it there. */
-static int pin_once(struct bo *bo)
-{
-	int rc = bo_reserve(bo, NULL);
-
-	if (rc < 0)
-		return rc;
-	rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
-	if (rc == 0)
-		bo_pin(bo);
-	bo_unreserve(bo);
-	return rc;
-}
-
 int backing_pin_object(struct bo *bo)
 {
-	int64_t until_ns = clock_now_ns() + BO_WAIT_NS;
-	int held = sys_cancel_hold(), rc;
+	int held = sys_cancel_hold();
+	int rc = bo_reserve(bo, NULL);
 
-	/* Who has no ticket is told soon that others are in the way. */
-	while ((rc = pin_once(bo)) == -EBUSY && clock_now_ns() < until_ns)
-		clock_sleep_ns(BUSY_NAP_NS);
+	if (rc == 0) {
+		rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
+		if (rc == 0)
+			bo_pin(bo);
+		bo_unreserve(bo);
+	}
 	sys_cancel_release(held);
 	return rc;
 }

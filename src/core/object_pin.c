@@ -1,14 +1,16 @@
 #include "core/object_pin.h"
 
 #include "base/clock.h"
+#include "base/sys.h"
+#include "core/gate.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
 
 #include <errno.h>
 
-/* What has to come to the device waits so long for the moment in which all stands still. */
-#define MOMENT_NS NSEC_PER_SEC
-#define NAP_NS (5 * NSEC_PER_MSEC)
+/* What has to come to the device waits so long for the moment in which it can. */
+#define MOMENT_NS (10 * NSEC_PER_SEC)
+#define NAP_NS NSEC_PER_MSEC
 
 static struct object_space *space_of(struct range_node *node)
 {
@@ -60,17 +62,14 @@ void object_pin_end(struct object_device *d, struct range_node *node,
 	pthread_mutex_lock(&d->mutex);
 }
 
-static int pin_once(uint64_t addr, uint64_t id)
+static int pin_once(struct object_device *d, uint64_t addr, uint64_t id)
 {
-	struct object_device *d = object_device_at(addr);
 	struct object_info info = { 0 }, now;
 	struct range_node *node;
 	struct object_space *space;
 	bool is_last;
-	int rc = -ENOENT;
+	int rc;
 
-	if (!d)
-		return -ENOENT;
 	pthread_mutex_lock(&d->mutex);
 	if (!object_device_find(d, addr, &node, &info) || info.id != id || info.is_pinned) {
 		pthread_mutex_unlock(&d->mutex);
@@ -95,15 +94,43 @@ static int pin_once(uint64_t addr, uint64_t id)
 	return rc;
 }
 
+/*
+ * True when another attempt may succeed. That nobody is left who could go is final only while no
+ * other has things pinned that it may give back, since it does not get all that it wants either.
+ */
+static bool may_come(struct object_device *d, int rc)
+{
+	return rc == -EBUSY || rc == -EAGAIN || (rc == -ENOMEM && atomic_load(&d->pinning) > 1);
+}
+
+/* Who is suspended has its memory elsewhere, for however long; so long it took. */
+static int64_t pass_gate(void)
+{
+	int64_t start_ns = clock_now_ns();
+
+	gate_leave(gate_enter());
+	return clock_now_ns() - start_ns;
+}
+
 int object_pin(uint64_t addr, uint64_t id)
 {
+	struct object_device *d = object_device_at(addr);
 	int64_t until_ns = clock_now_ns() + MOMENT_NS;
-	int rc = pin_once(addr, id);
+	int rc, held;
 
-	while ((rc == -EBUSY || rc == -EAGAIN) && clock_now_ns() < until_ns) {
+	if (!d)
+		return -ENOENT;
+	held = sys_cancel_hold();
+	atomic_fetch_add(&d->pinning, 1);
+	for (;;) {
+		until_ns += pass_gate();
+		rc = pin_once(d, addr, id);
+		if (!may_come(d, rc) || clock_now_ns() >= until_ns)
+			break;
 		clock_sleep_ns(NAP_NS);
-		rc = pin_once(addr, id);
 	}
+	atomic_fetch_sub(&d->pinning, 1);
+	sys_cancel_release(held);
 	return rc;
 }
 

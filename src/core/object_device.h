@@ -49,7 +49,7 @@ struct object_device {
 	/* has locks of its own */
 	struct backing_device backing;
 	struct balance balance;   /* the worker's alone */
-	_Atomic unsigned pinning; /* threads in object_pin(); atomic */
+	_Atomic unsigned pinning; /* threads that try to pin now; atomic */
 	pthread_mutex_t mutex;
 	/* mutex */
 	struct range addresses;

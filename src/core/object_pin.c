@@ -11,6 +11,8 @@
 /* What has to come to the device waits so long for the moment in which it can. */
 #define MOMENT_NS (10 * NSEC_PER_SEC)
 #define NAP_NS NSEC_PER_MSEC
+/* How often it is asked again while there is no room, but others are at it. */
+enum { FULL_TRIES = 16 };
 
 static struct object_space *space_of(struct range_node *node)
 {
@@ -95,12 +97,18 @@ static int pin_once(struct object_device *d, uint64_t addr, uint64_t id)
 }
 
 /*
- * True when another attempt may succeed. That nobody is left who could go is final only while no
- * other has things pinned that it may give back, since it does not get all that it wants either.
+ * One attempt. Where there was no room while others were at it, they may have had things pinned
+ * that they give back, since they do not get all that they want either: -EBUSY, so often.
  */
-static bool may_come(struct object_device *d, int rc)
+static int try_once(struct object_device *d, uint64_t addr, uint64_t id, unsigned *full_tries)
 {
-	return rc == -EBUSY || rc == -EAGAIN || (rc == -ENOMEM && atomic_load(&d->pinning) > 1);
+	unsigned others;
+	int rc;
+
+	atomic_fetch_add(&d->pinning, 1);
+	rc = pin_once(d, addr, id);
+	others = atomic_fetch_sub(&d->pinning, 1) - 1;
+	return rc == -ENOMEM && others && (*full_tries)++ < FULL_TRIES ? -EBUSY : rc;
 }
 
 /* Who is suspended has its memory elsewhere, for however long; so long it took. */
@@ -116,20 +124,19 @@ int object_pin(uint64_t addr, uint64_t id)
 {
 	struct object_device *d = object_device_at(addr);
 	int64_t until_ns = clock_now_ns() + MOMENT_NS;
+	unsigned full_tries = 0;
 	int rc, held;
 
 	if (!d)
 		return -ENOENT;
 	held = sys_cancel_hold();
-	atomic_fetch_add(&d->pinning, 1);
 	for (;;) {
 		until_ns += pass_gate();
-		rc = pin_once(d, addr, id);
-		if (!may_come(d, rc) || clock_now_ns() >= until_ns)
+		rc = try_once(d, addr, id, &full_tries);
+		if ((rc != -EBUSY && rc != -EAGAIN) || clock_now_ns() >= until_ns)
 			break;
 		clock_sleep_ns(NAP_NS);
 	}
-	atomic_fetch_sub(&d->pinning, 1);
 	sys_cancel_release(held);
 	return rc;
 }

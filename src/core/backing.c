@@ -167,6 +167,21 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 				   bytes, __ATOMIC_RELAXED);
 }
 
+static int begin_still(void *owner, const struct bo_patience *patience)
+{
+	struct backing_device *device = owner;
+
+	return device->below->begin ? device->below->begin(device->owner, patience) : 0;
+}
+
+static void end_still(void *owner)
+{
+	struct backing_device *device = owner;
+
+	if (device->below->end)
+		device->below->end(device->owner);
+}
+
 static bool is_done(void *owner, uint64_t fence)
 {
 	struct backing_device *device = owner;
@@ -223,6 +238,8 @@ void backing_init(struct backing_device *device, struct dev dev,
 		.alloc = alloc,
 		.free = free_memory,
 		.move = move,
+		.begin = begin_still,
+		.end = end_still,
 		.is_done = is_done,
 		.wait = wait_for,
 		.is_valuable = is_valuable,

@@ -9,8 +9,8 @@
  * reason, and who uses everything in turn, more than fits, moves nothing: all are equally hot.
  *
  * The slow mean of something new is that of the rounds that it has seen. The most that was used
- * within the time of the quick mean does not count in it for who would come: it may be the one burst,
- * or a turn that others have not had yet.
+ * within the time of the quick mean does not count in it for who would come: it may be the one
+ * burst, or a turn that others have not had yet.
  */
 #pragma once
 

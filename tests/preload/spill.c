@@ -6,10 +6,11 @@
 
 #include <pthread.h>
 
-#define MODULE                                                                                      \
-	".version 6.0\n.target sm_50\n.address_size 64\n"                                           \
-	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n" \
-	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n"
+#define ENTRY(name, params) ".visible .entry " name "(" params ")\n{\n\tret;\n}\n"
+#define MODULE                                                                 \
+	".version 6.0\n.target sm_50\n.address_size 64\n" ENTRY(               \
+		"copy", ".param .u64 to, .param .u64 from, .param .u64 bytes") \
+		ENTRY("spin", ".param .u64 ns")
 
 enum { PIECES = 8, NEAR = 4 };
 #define PIECE_BYTES (16 * MIB)

@@ -167,6 +167,21 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 				   bytes, __ATOMIC_RELAXED);
 }
 
+static int begin_still(void *owner, const struct bo_patience *patience)
+{
+	struct backing_device *device = owner;
+
+	return device->below->begin ? device->below->begin(device->owner, patience) : 0;
+}
+
+static void end_still(void *owner)
+{
+	struct backing_device *device = owner;
+
+	if (device->below->end)
+		device->below->end(device->owner);
+}
+
 static bool is_done(void *owner, uint64_t fence)
 {
 	struct backing_device *device = owner;
@@ -223,6 +238,8 @@ void backing_init(struct backing_device *device, struct dev dev,
 		.alloc = alloc,
 		.free = free_memory,
 		.move = move,
+		.begin = begin_still,
+		.end = end_still,
 		.is_done = is_done,
 		.wait = wait_for,
 		.is_valuable = is_valuable,
@@ -377,28 +394,17 @@ void backing_trim(struct backing_device *device)
 		device->below->trim(device->owner);
 }
 
-/* Has one on the device and keeps it there. */
-static int pin_once(struct bo *bo)
-{
-	int rc = bo_reserve(bo, NULL);
-
-	if (rc < 0)
-		return rc;
-	rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
-	if (rc == 0)
-		bo_pin(bo);
-	bo_unreserve(bo);
-	return rc;
-}
-
 int backing_pin_object(struct bo *bo)
 {
-	int64_t until_ns = clock_now_ns() + BO_WAIT_NS;
-	int held = sys_cancel_hold(), rc;
+	int held = sys_cancel_hold();
+	int rc = bo_reserve(bo, NULL);
 
-	/* Who has no ticket is told soon that others are in the way. */
-	while ((rc = pin_once(bo)) == -EBUSY && clock_now_ns() < until_ns)
-		clock_sleep_ns(BUSY_NAP_NS);
+	if (rc == 0) {
+		rc = bo_validate(bo, &vram, &(struct bo_ctx){ 0 });
+		if (rc == 0)
+			bo_pin(bo);
+		bo_unreserve(bo);
+	}
 	sys_cancel_release(held);
 	return rc;
 }

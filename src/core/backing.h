@@ -87,8 +87,9 @@ void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes);
 uint64_t backing_room(const struct backing_device *device, enum bo_place place);
 
 /*
- * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. 0,
- * -ENOMEM when it is elsewhere and there is no room, -EBUSY when it is being moved for too long.
+ * Keeps what is behind [addr, addr + bytes) on the device, counted. It lies in the backing. One
+ * attempt: 0, -ENOMEM when it is elsewhere and there is no room, -EBUSY when it could not be had
+ * now, -EAGAIN during a capture. After an error nothing of it is pinned.
  */
 int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes);
 void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes);

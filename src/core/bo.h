@@ -33,6 +33,14 @@ struct bo_memory {
 	uint64_t bytes; /* at least the object's */
 };
 
+/* How long one waits for work that is under way, and who asks that it be no longer. */
+struct bo_patience {
+	int64_t work_ns;
+	/* Asked every millisecond or so: true ends the wait. May be NULL. */
+	bool (*is_over)(void *arg);
+	void *arg;
+};
+
 struct bo;
 struct bo_device;
 struct bo_host;
@@ -68,6 +76,13 @@ struct bo_ops {
 	 * the caller. Waits a bounded time for work that is under way.
 	 */
 	void (*move)(void *owner, struct bo_move *moves, unsigned count);
+	/*
+	 * Has all work stand still until end(), of the same thread, with this patience; moves in
+	 * between wait for none. 0, -EBUSY when it did not end in time, -EAGAIN during a capture.
+	 * May be NULL, both: each move sees to that itself.
+	 */
+	int (*begin)(void *owner, const struct bo_patience *patience);
+	void (*end)(void *owner);
 	/* True when the work up to this fence is done. Fences ascend; 0 is done. */
 	bool (*is_done)(void *owner, uint64_t fence);
 	/* Waits for that until `until_ns` (clock_now_ns()). 0 or -EBUSY. */

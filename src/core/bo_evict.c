@@ -74,6 +74,12 @@ static int worse(int a, int b)
 	return a == 0 || a == -ENOSPC ? b : a;
 }
 
+/* Why one of them did not go, for the round: what was busy, or captured, may go a moment later. */
+static void note_refusal(struct bo_round *round, int rc)
+{
+	round->was_busy |= rc == -EBUSY || rc == -EAGAIN;
+}
+
 /* Says where a victim goes, with memory there. */
 static int send(struct bo_move *victim, struct bo_round *round)
 {
@@ -121,6 +127,7 @@ static int send_all(struct bo_batch *batch, struct bo_round *round)
 		int rc = worst == -EDEADLK ? worst : send(&batch->moves[i], round);
 
 		if (rc < 0) {
+			note_refusal(round, rc);
 			worst = worse(worst, rc);
 			continue;
 		}
@@ -165,6 +172,7 @@ static struct evicted evict_batch(struct bo_device *device, enum bo_place place,
 			evicted.bytes += move->from.bytes;
 		else
 			evicted.rc = worse(evicted.rc, move->rc);
+		note_refusal(round, move->rc);
 	}
 	release(&batch, 0, round);
 	bo_batch_fini(&batch);
@@ -229,7 +237,7 @@ int bo_evict_for_room(struct bo_device *device, enum bo_place place, uint64_t by
 	rc = evict_some(device, place, bytes, round, &gone_bytes);
 	if (rc == 0 || rc == -EDEADLK)
 		return rc;
-	round->was_busy |= rc == -EBUSY;
+	note_refusal(round, rc);
 	/* Also who would not go may have been given back meanwhile. */
 	rc = bo_round_wait_for_others(round, place, gains);
 	return rc == -ENOSPC && round->was_busy ? -EBUSY : rc;

@@ -20,3 +20,10 @@ bool bo_room_has(const struct bo *bo, const struct bo_placement *placement, enum
  */
 int bo_room_find(const struct bo *bo, const struct bo_placement *placement, enum bo_room_pass pass,
 		 struct bo_round *round, enum bo_place *out_place, struct bo_memory *out_memory);
+
+/*
+ * Memory for a reserved object in one of the places, which it is to be moved to; its work is done.
+ * 0; 1 when there is nothing to move; -ENOSPC, or an error as bo_validate().
+ */
+int bo_room_prepare(struct bo *bo, const struct bo_placement *placement, struct bo_round *round,
+		    enum bo_place *out_place, struct bo_memory *out_memory);

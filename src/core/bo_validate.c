@@ -4,59 +4,6 @@
 
 #include <errno.h>
 
-static bool is_anywhere(const struct bo *bo, const struct bo_placement *placement)
-{
-	return bo_room_has(bo, placement, BO_ROOM_FREE) ||
-	       bo_room_has(bo, placement, BO_ROOM_EVICT);
-}
-
-/* It may end being so meanwhile, but not begin: that is for who has the object reserved. */
-static bool is_pinned(struct bo *bo)
-{
-	bool is;
-
-	bo_device_lock(bo->device);
-	is = bo->pins > 0;
-	bo_device_unlock(bo->device);
-	return is;
-}
-
-/* Memory where it is to lie, and its work is done. 1 when there is nothing to do. */
-static int prepare(struct bo *bo, const struct bo_placement *placement, struct bo_round *round,
-		   enum bo_place *out_place, struct bo_memory *out_memory)
-{
-	enum bo_room_pass pass = BO_ROOM_FREE;
-	enum bo_place place = BO_NONE;
-	struct bo_memory memory = { 0, 0 };
-	int rc = 0;
-
-	if (bo->is_lost)
-		return -EIO;
-	if (is_pinned(bo))
-		return is_anywhere(bo, placement) ? 1 : -EINVAL;
-	if (placement->count == 0 && bo->place == BO_NONE)
-		return 1;
-	round->placed = bo;
-	for (; placement->count; pass = BO_ROOM_EVICT) {
-		if (bo_room_has(bo, placement, pass))
-			return 1;
-		rc = bo_room_find(bo, placement, pass, round, &place, &memory);
-		if (rc == 0 || pass == BO_ROOM_EVICT)
-			break;
-	}
-	if (rc < 0)
-		return rc;
-	rc = bo_round_wait(round, bo);
-	if (rc < 0) {
-		bo_round_drop(round, place, memory.bytes);
-		bo_device_give(bo->device, place, memory);
-		return rc;
-	}
-	*out_place = place;
-	*out_memory = memory;
-	return 0;
-}
-
 /* Moves what is in the batch. 0, or the first error. */
 static int run(struct bo_batch *batch, struct bo_round *round)
 {
@@ -80,7 +27,7 @@ static int add(struct bo_batch *batch, struct bo *bo, const struct bo_placement 
 	int rc = bo_batch_has_room(batch) ? 0 : run(batch, round);
 
 	if (rc == 0)
-		rc = prepare(bo, placement, round, &place, &memory);
+		rc = bo_room_prepare(bo, placement, round, &place, &memory);
 	if (rc == 0)
 		bo_batch_add(batch, bo, place, memory);
 	return rc == -ENOSPC ? -ENOMEM : rc;

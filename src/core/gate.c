@@ -19,6 +19,7 @@ struct gate_state {
 	pthread_mutex_t mutex;
 	_Atomic uint32_t is_closed; /* written under mutex; a futex */
 	uint32_t closer;            /* mutex: tid of who closed it, 0 = open */
+	_Atomic bool is_wanted;     /* another was told that it is closed; written under mutex */
 	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
 	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
 	/* Cells that changed hands, and guests that came: what no cell says. Atomic. */
@@ -301,6 +302,7 @@ int gate_close(int64_t wait_ns)
 	pthread_mutex_lock(&state.s.mutex);
 	set_up();
 	was_closed = atomic_load_explicit(&state.s.is_closed, memory_order_relaxed);
+	atomic_store_explicit(&state.s.is_wanted, was_closed, memory_order_relaxed);
 	if (!was_closed) {
 		atomic_store(&state.s.is_closed, 1);
 		state.s.closer = (uint32_t)sys_gettid();
@@ -325,6 +327,11 @@ void gate_open(void)
 	set_cells(true);
 	pthread_mutex_unlock(&state.s.mutex);
 	sys_futex_wake_all(&state.s.is_closed);
+}
+
+bool gate_is_wanted(void)
+{
+	return atomic_load_explicit(&state.s.is_wanted, memory_order_relaxed);
 }
 
 void gate_watch(enum gate_watcher who, bool is_watched)

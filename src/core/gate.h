@@ -121,6 +121,9 @@ int gate_close(int64_t wait_ns);
 /* Opens it again and wakes who waits. */
 void gate_open(void);
 
+/* True when another thread would have closed it since it was closed, and was told -EBUSY. */
+bool gate_is_wanted(void);
+
 /*
  * Leaves after gate_try(). In a child that was forked inside, the cell is nobody's: no harm is
  * done.

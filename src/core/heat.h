@@ -7,6 +7,10 @@
  * more than the moves, its own and those of what makes room. Two means of the uses are kept, a
  * quick and a slow one: what comes must be hot by both, what goes cold by both. So a burst is no
  * reason, and who uses everything in turn, more than fits, moves nothing: all are equally hot.
+ *
+ * The slow mean of something new is that of the rounds that it has seen. The most that was used
+ * within the time of the quick mean does not count in it for who would come: it may be the one
+ * burst, or a turn that others have not had yet.
  */
 #pragma once
 
@@ -19,7 +23,12 @@ enum { HEAT_ONE = 1 << 12 };
 /* Of one thing. Zero: it is new. */
 struct heat {
 	uint32_t quick, slow; /* uses in a round, in HEAT_ONE */
-	uint32_t rounds;      /* that it was where it is, as far as it matters */
+	uint32_t peak;        /* the highest that `quick` was of late */
+	uint32_t seen;        /* rounds, as far as they matter */
+	uint32_t rounds;      /* that it was where it is */
+	uint32_t rest;        /* rounds in which it is not asked to move */
+	uint32_t refused;     /* how often it did not move when it was, since it did */
+	bool has_moved;
 };
 
 /* A round is over, in which it was used so often. */
@@ -27,6 +36,9 @@ void heat_tick(struct heat *heat, uint32_t uses);
 
 /* It was moved. */
 void heat_moved(struct heat *heat);
+
+/* It was to move and did not: it is left alone for some rounds, more each time. */
+void heat_refused(struct heat *heat);
 
 /* Something that can be moved. */
 struct heat_item {
@@ -36,18 +48,25 @@ struct heat_item {
 	void *user;
 };
 
-/* What to do now. */
+/* One of the items, by its number, and how hot it is. */
+struct heat_rank {
+	uint32_t hot;
+	unsigned item;
+};
+
+/* What to do now: those that come, and those that go to make room. */
 struct heat_plan {
-	/* Of the items, by their numbers; one comes, or nothing is to be done. */
-	bool is_any;
-	unsigned comes;
-	unsigned goes_count; /* 0: there should be room for it */
-	unsigned *goes;      /* the caller's, room for as many as there are items */
+	struct heat_rank *comes, *goes; /* the caller's, room for as many as there are items */
+	unsigned comes_count;           /* 0: nothing is to be done */
+	unsigned goes_count;            /* 0: there should be room */
+	uint64_t moved_bytes;           /* by all of them */
+	bool pays_much;                 /* what they cost is little beside what they are worth */
 };
 
 /*
- * The most that pays at this moment, with `room_bytes` free on the device. No more than most_bytes
- * are moved in all.
+ * All that pays at this moment, with `room_bytes` free on the device: the hottest come, in the
+ * place of the coldest. No more than most_bytes are moved in all, or four times as many if that
+ * pays much.
  */
 void heat_plan(const struct heat_item *items, unsigned count, uint64_t room_bytes,
 	       uint64_t most_bytes, struct heat_plan *out);

@@ -386,36 +386,49 @@ struct bo_device *object_bos(struct dev dev)
 }
 
 /* True when some of it lies in host memory. */
-static bool tick(struct object_device *d)
+static bool tick(struct object_device *d, const struct balance_round *round)
 {
-	uint32_t wanted = __atomic_load_n(&d->backing.bounds.own->room_wanted, __ATOMIC_ACQUIRE);
 	bool is_quiet;
 
 	pthread_mutex_lock(&d->mutex);
-	is_quiet = d->frees == d->ticked_frees || d->room_wanted != wanted;
+	is_quiet = d->frees == d->ticked_frees || d->room_wanted != round->room_wanted;
 	d->ticked_frees = d->frees;
-	d->room_wanted = wanted;
+	d->room_wanted = round->room_wanted;
 	pthread_mutex_unlock(&d->mutex);
-	wanted = __atomic_load_n(&d->backing.bounds.own->host_wanted, __ATOMIC_ACQUIRE);
-	if (d->host_wanted != wanted)
+	if (d->host_wanted != round->host_wanted)
 		backing_trim(&d->backing);
-	d->host_wanted = wanted;
+	d->host_wanted = round->host_wanted;
 	poll_small(d, ask_done(d));
 	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
 	backing_reap(&d->backing);
 	object_evict_tick(d);
-	return balance_tick(&d->balance, &d->backing);
+	return balance_tick(&d->balance, &d->backing, round);
 }
 
-void object_tick(void)
+/* What is asked for after this is for the next round. */
+static struct balance_round begin_round(const struct ration_region *own, bool (*is_asked)(void))
 {
-	bool has_far = false;
+	return (struct balance_round){
+		.room_wanted = __atomic_load_n(&own->room_wanted, __ATOMIC_ACQUIRE),
+		.host_wanted = __atomic_load_n(&own->host_wanted, __ATOMIC_ACQUIRE),
+		.is_asked = is_asked,
+	};
+}
+
+void object_tick(bool (*is_asked)(void))
+{
+	struct balance_round round;
+	bool has_far = false, has_begun = false;
 
 	for (int i = 0; i < RATION_DEVICES; i++) {
 		struct object_device *d = object_device_of((struct dev){ i });
 
-		if (d)
-			has_far |= tick(d);
+		if (!d)
+			continue;
+		if (!has_begun)
+			round = begin_round(d->backing.bounds.own, is_asked);
+		has_begun = true;
+		has_far |= tick(d, &round);
 	}
 	object_use_want(has_far);
 }

@@ -83,5 +83,9 @@ uint64_t object_idle_bytes(struct dev dev);
 /* The buffer objects of a device; NULL where it is not open. */
 struct bo_device *object_bos(struct dev dev);
 
-/* One round of the worker: what was idle for some rounds is given back. */
-void object_tick(void);
+/*
+ * One round of the worker: what was idle for some rounds is given back, and what is used much comes
+ * to the device. For that work may have to be waited for, which is asked every millisecond or so
+ * then: true when the worker has something else to do. It may be NULL.
+ */
+void object_tick(bool (*is_asked)(void));

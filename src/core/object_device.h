@@ -48,7 +48,8 @@ struct object_device {
 	uint64_t start, end;
 	/* has locks of its own */
 	struct backing_device backing;
-	struct balance balance; /* the worker's alone */
+	struct balance balance;   /* the worker's alone */
+	_Atomic unsigned pinning; /* threads that try to pin now; atomic */
 	pthread_mutex_t mutex;
 	/* mutex */
 	struct range addresses;

@@ -1,14 +1,18 @@
 #include "core/object_pin.h"
 
 #include "base/clock.h"
+#include "base/sys.h"
+#include "core/gate.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
 
 #include <errno.h>
 
-/* What has to come to the device waits so long for the moment in which all stands still. */
-#define MOMENT_NS NSEC_PER_SEC
-#define NAP_NS (5 * NSEC_PER_MSEC)
+/* What has to come to the device waits so long for the moment in which it can. */
+#define MOMENT_NS (10 * NSEC_PER_SEC)
+#define NAP_NS NSEC_PER_MSEC
+/* How often it is asked again while there is no room, but others are at it. */
+enum { FULL_TRIES = 16 };
 
 static struct object_space *space_of(struct range_node *node)
 {
@@ -60,17 +64,14 @@ void object_pin_end(struct object_device *d, struct range_node *node,
 	pthread_mutex_lock(&d->mutex);
 }
 
-static int pin_once(uint64_t addr, uint64_t id)
+static int pin_once(struct object_device *d, uint64_t addr, uint64_t id)
 {
-	struct object_device *d = object_device_at(addr);
 	struct object_info info = { 0 }, now;
 	struct range_node *node;
 	struct object_space *space;
 	bool is_last;
-	int rc = -ENOENT;
+	int rc;
 
-	if (!d)
-		return -ENOENT;
 	pthread_mutex_lock(&d->mutex);
 	if (!object_device_find(d, addr, &node, &info) || info.id != id || info.is_pinned) {
 		pthread_mutex_unlock(&d->mutex);
@@ -95,15 +96,48 @@ static int pin_once(uint64_t addr, uint64_t id)
 	return rc;
 }
 
+/*
+ * One attempt. Where there was no room while others were at it, they may have had things pinned
+ * that they give back, since they do not get all that they want either: -EBUSY, so often.
+ */
+static int try_once(struct object_device *d, uint64_t addr, uint64_t id, unsigned *full_tries)
+{
+	unsigned others;
+	int rc;
+
+	atomic_fetch_add(&d->pinning, 1);
+	rc = pin_once(d, addr, id);
+	others = atomic_fetch_sub(&d->pinning, 1) - 1;
+	return rc == -ENOMEM && others && (*full_tries)++ < FULL_TRIES ? -EBUSY : rc;
+}
+
+/* Who is suspended has its memory elsewhere, for however long; so long it took. */
+static int64_t pass_gate(void)
+{
+	int64_t start_ns = clock_now_ns();
+
+	gate_leave(gate_enter());
+	return clock_now_ns() - start_ns;
+}
+
 int object_pin(uint64_t addr, uint64_t id)
 {
+	struct object_device *d = object_device_at(addr);
 	int64_t until_ns = clock_now_ns() + MOMENT_NS;
-	int rc = pin_once(addr, id);
+	unsigned full_tries = 0;
+	int rc, held;
 
-	while ((rc == -EBUSY || rc == -EAGAIN) && clock_now_ns() < until_ns) {
+	if (!d)
+		return -ENOENT;
+	held = sys_cancel_hold();
+	for (;;) {
+		until_ns += pass_gate();
+		rc = try_once(d, addr, id, &full_tries);
+		if ((rc != -EBUSY && rc != -EAGAIN) || clock_now_ns() >= until_ns)
+			break;
 		clock_sleep_ns(NAP_NS);
-		rc = pin_once(addr, id);
 	}
+	sys_cancel_release(held);
 	return rc;
 }
 

@@ -6,8 +6,10 @@
 
 /*
  * Keeps the object with this number at `addr` on the device until it is freed. Pinning twice is
- * pinning once. 0; -ENOENT when it was freed meanwhile; -ENOMEM when it is elsewhere and the device
- * has no room; -EBUSY when it could not be had in time.
+ * pinning once. Waits at the gate while the program is suspended and, for some seconds, until a
+ * moment comes in which it can be brought there: all tries are made here. 0; -ENOENT when it was
+ * freed meanwhile; -ENOMEM when it is elsewhere and the device has no room; -EBUSY, or -EAGAIN
+ * during a capture, when it could not be had in time.
  */
 int object_pin(uint64_t addr, uint64_t id);
 

@@ -271,6 +271,25 @@ static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 			o->ord.v);
 }
 
+static int begin_still(void *owner, const struct bo_patience *patience)
+{
+	const struct gpu_bo *o = owner;
+	struct gpu_still_waits waits = o->setup.still;
+
+	if (patience) {
+		waits.done_ns = patience->work_ns;
+		waits.is_over = patience->is_over;
+		waits.arg = patience->arg;
+	}
+	return gpu_still_begin(&waits);
+}
+
+static void end_still(void *owner)
+{
+	(void)owner;
+	gpu_still_end();
+}
+
 enum step { FRESH, EXCHANGE, REFUSED };
 
 /* What leaves the device is refused where another may have the addresses of its memory. */
@@ -363,6 +382,8 @@ const struct bo_ops gpu_bo_ops = {
 	.alloc = alloc,
 	.free = free_memory,
 	.move = move,
+	.begin = begin_still,
+	.end = end_still,
 	.is_done = is_done,
 	.wait = wait_for,
 	.is_valuable = is_valuable,

@@ -11,6 +11,10 @@
 #include <stdatomic.h>
 
 #define NAP_NS (20 * NSEC_PER_USEC)
+/* Who has waited for long sleeps for a part of that, and not longer than this. */
+#define NAP_MOST_NS (500 * NSEC_PER_USEC)
+enum { NAPS = 16 };
+#define ASK_NS NSEC_PER_MSEC
 
 struct gpu_still {
 	_Atomic unsigned tid; /* who has it, 0: nobody; written by who has shut the gate */
@@ -45,27 +49,48 @@ static int shut(int64_t until_ns)
 	}
 }
 
-/* The gate is shut. */
-static int wait_for_work(int64_t until_ns)
+/* A wait for work. */
+struct wait {
+	const struct gpu_still_waits *waits;
+	int64_t start_ns, until_ns, ask_ns;
+};
+
+/* False when it is over. */
+static bool wait_on(struct wait *w)
 {
+	int64_t now_ns = clock_now_ns(), nap_ns = (now_ns - w->start_ns) / NAPS;
+
+	if (now_ns >= w->until_ns)
+		return false;
+	if (w->waits->is_over && now_ns >= w->ask_ns) {
+		if (gate_is_wanted() || w->waits->is_over(w->waits->arg))
+			return false;
+		w->ask_ns = now_ns + ASK_NS;
+	}
+	if (nap_ns < NAP_NS)
+		nap_ns = NAP_NS;
+	clock_sleep_ns(nap_ns < NAP_MOST_NS ? nap_ns : NAP_MOST_NS);
+	return true;
+}
+
+/* The gate is shut. */
+static int wait_for_work(const struct gpu_still_waits *waits)
+{
+	int64_t now_ns = clock_now_ns();
+	struct wait w = { waits, now_ns, now_ns + waits->done_ns, now_ns + ASK_NS };
 	struct gpu_fence fence = { NULL };
 	int rc;
 
-	for (;;) {
+	do
 		rc = gpu_fence_record(&fence);
-		if (rc != -EAGAIN || capture_any() || clock_now_ns() >= until_ns)
-			break;
-		clock_sleep_ns(NAP_NS);
-	}
+	while (rc == -EAGAIN && !capture_any() && wait_on(&w));
 	if (rc < 0)
 		return rc;
-	while (gpu_fence_poll(&fence) < 0) {
-		if (clock_now_ns() >= until_ns) {
+	while (gpu_fence_poll(&fence) < 0)
+		if (!wait_on(&w)) {
 			gpu_fence_end(&fence);
 			return -EBUSY;
 		}
-		clock_sleep_ns(NAP_NS);
-	}
 	return 0;
 }
 
@@ -83,7 +108,7 @@ int gpu_still_begin(const struct gpu_still_waits *waits)
 	if (rc < 0)
 		return rc;
 	/* Who begins one from now on waits at the gate. */
-	rc = capture_any() ? -EAGAIN : wait_for_work(clock_now_ns() + waits->done_ns);
+	rc = capture_any() ? -EAGAIN : wait_for_work(waits);
 	if (rc < 0) {
 		gate_open();
 		return rc;

@@ -4,7 +4,8 @@
  *
  * One thread at a time has it; it may begin again inside, and its own calls pass the gate. Nothing
  * is waited for without an end: where work does not end in time the gate is open again, and the
- * caller tries later.
+ * caller tries later. Who waits for long can be asked to end that: by what it looks at itself, and
+ * by another thread that would shut the gate.
  */
 #pragma once
 
@@ -15,6 +16,9 @@
 struct gpu_still_waits {
 	int64_t shut_ns; /* until nobody is inside the gate */
 	int64_t done_ns; /* until the work is done */
+	/* Asked every millisecond or so while work is waited for: true ends that. May be NULL. */
+	bool (*is_over)(void *arg);
+	void *arg;
 };
 
 /* A move: a stall of the program that is worth it, or none. */

@@ -1,4 +1,5 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
+#include "core/object_pin.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 
@@ -65,7 +66,8 @@ static CUdeviceptr pinned(CUdeviceptr addr, size_t bytes)
 
 	if (!movable_has(addr))
 		return addr;
-	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr || movable_pin(&o) < 0)
+	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr ||
+	    object_pin(o.addr, o.id) < 0)
 		return MOVABLE_NOWHERE;
 	return addr;
 }

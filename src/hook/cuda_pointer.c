@@ -101,7 +101,7 @@ static CUdeviceptr asked_address(const struct object_info *o, CUdeviceptr addr,
 	if (!o || what == CU_POINTER_ATTRIBUTE_HOST_POINTER)
 		return MOVABLE_NOWHERE;
 	/* What cannot stay there is not told of as if it did. */
-	return needs_pin(what) && movable_pin(o) < 0 ? MOVABLE_NOWHERE : addr;
+	return needs_pin(what) && object_pin(o->addr, o->id) < 0 ? MOVABLE_NOWHERE : addr;
 }
 
 CUresult hook_cuPointerGetAttribute(void *out_data, CUpointer_attribute what, CUdeviceptr addr)
@@ -163,7 +163,7 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute *wh
 static CUresult set_sync(const struct object_info *o, bool is_sync)
 {
 	CUresult res = is_sync ? gpu_object_sync_memops(o->ctx) : CUDA_SUCCESS;
-	int rc = res == CUDA_SUCCESS && is_sync ? movable_pin(o) : 0;
+	int rc = res == CUDA_SUCCESS && is_sync ? object_pin(o->addr, o->id) : 0;
 
 	if (rc < 0)
 		res = rc == -ENOENT ? CUDA_ERROR_INVALID_VALUE : status_cuda(rc);

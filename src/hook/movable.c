@@ -1,10 +1,8 @@
 #include "hook/movable.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/gate.h"
-#include "core/object_pin.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
@@ -21,10 +19,6 @@
 enum { ADDRESSES_PER_BYTE = 4 };
 #define ADDRESSES_LEAST (UINT64_C(16) << 30)
 #define ADDRESSES_GRAIN (UINT64_C(128) << 20)
-
-/* How long one waits for the moment in which an object can be moved. */
-#define PIN_WAIT_NS (10 * NSEC_PER_SEC)
-#define PIN_NAP_NS NSEC_PER_MSEC
 
 /* Of a device. */
 enum served { SERVED_UNKNOWN, SERVED, NOT_SERVED };
@@ -200,23 +194,4 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
 		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;
-}
-
-int movable_pin(const struct object_info *object)
-{
-	int64_t until_ns = 0;
-	int rc;
-
-	for (;;) {
-		/* Who is suspended has its memory elsewhere, for however long. */
-		gate_leave(gate_enter());
-		rc = object_pin(object->addr, object->id);
-		if (rc != -EBUSY && rc != -EAGAIN)
-			return rc;
-		if (!until_ns)
-			until_ns = clock_now_ns() + PIN_WAIT_NS;
-		else if (clock_now_ns() >= until_ns)
-			return rc;
-		clock_sleep_ns(PIN_NAP_NS);
-	}
 }

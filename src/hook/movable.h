@@ -45,10 +45,3 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res);
  * there.
  */
 #define MOVABLE_NOWHERE ((CUdeviceptr)1)
-
-/*
- * Keeps an object on the device until it is freed. Waits at the gate while the program is suspended
- * and, for some seconds, until a moment comes in which the object can be brought there. As
- * object_pin().
- */
-int movable_pin(const struct object_info *object);

@@ -161,6 +161,14 @@ static void hold(void)
 	}
 }
 
+bool suspend_is_asked(void)
+{
+	int64_t now_ns = clock_now_ns();
+
+	signals_check();
+	return is_wanted_now(now_ns) && now_ns >= state.s.again_ns;
+}
+
 int64_t suspend_tick(void)
 {
 	int64_t now_ns = clock_now_ns();

@@ -23,5 +23,8 @@ void suspend_start(struct region *region);
  */
 int64_t suspend_tick(void);
 
+/* True when a suspension is asked for that has not begun: suspend_tick() has to do. The worker. */
+bool suspend_is_asked(void);
+
 /* True while the worker has the gate shut. */
 bool suspend_is_shut(void);

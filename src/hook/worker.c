@@ -29,7 +29,9 @@ enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
 struct worker {
 	_Atomic unsigned state; /* enum worker_state; a futex */
 	_Atomic unsigned stop;  /* 1: the process ends; a futex */
-	uint32_t change;        /* of the limits, as seen last; the worker's */
+	/* the worker's */
+	uint32_t change;   /* of the limits, as seen last */
+	int64_t meters_ns; /* when the next round of the meters is due */
 };
 PROCESS_STATE(worker, worker);
 
@@ -64,17 +66,47 @@ static unsigned own_bit(void)
 	return 1u << quota_slot() % 31;
 }
 
-/* One round of the meters, and sleep: until the limits change, it is time for the next, or look_ns. */
-static void rest(int64_t look_ns)
+/* The word that a change of the limits moves. */
+static uint32_t limits_change(void)
 {
 	const uint32_t *word = metering_word();
-	uint32_t change = word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : 0;
-	int64_t nap_ns, left_ns;
+
+	return word ? __atomic_load_n(word, __ATOMIC_ACQUIRE) : 0;
+}
+
+/* One round of the meters. How long it is until the next. */
+static int64_t meter(uint32_t change)
+{
+	int64_t nap_ns;
 
 	if (change != worker.s.change)
 		work_call_attention();
 	worker.s.change = change;
 	nap_ns = metering_tick();
+	worker.s.meters_ns = clock_now_ns() + nap_ns;
+	return nap_ns;
+}
+
+/*
+ * While work is waited for that is under way: what is due of the rest is done. True when that wait
+ * has to end.
+ */
+static bool is_asked(void)
+{
+	uint32_t change = limits_change();
+
+	if (change != worker.s.change || clock_now_ns() >= worker.s.meters_ns)
+		meter(change);
+	return atomic_load(&worker.s.stop) || suspend_is_asked();
+}
+
+/* One round of the meters, and sleep: until the limits change, it is time for the next, or look_ns. */
+static void rest(int64_t look_ns)
+{
+	const uint32_t *word = metering_word();
+	uint32_t change = limits_change();
+	int64_t nap_ns = meter(change), left_ns;
+
 	left_ns = look_ns - clock_now_ns();
 	if (left_ns < nap_ns)
 		nap_ns = left_ns > 0 ? left_ns : 0;
@@ -110,7 +142,7 @@ static void *run(void *arg)
 		look();
 		/* What is away stays away. */
 		if (!suspend_is_shut())
-			object_tick();
+			object_tick(is_asked);
 		gpu_bo_tick();
 		ipc_import_tick();
 		work_end_threads();

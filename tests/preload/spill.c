@@ -6,15 +6,17 @@
 
 #include <pthread.h>
 
-#define MODULE                                            \
-	".version 6.0\n.target sm_50\n.address_size 64\n" \
-	".visible .entry copy(.param .u64 to, .param .u64 from, .param .u64 bytes)\n{\n\tret;\n}\n"
+#define ENTRY(name, params) ".visible .entry " name "(" params ")\n{\n\tret;\n}\n"
+#define MODULE                                                                 \
+	".version 6.0\n.target sm_50\n.address_size 64\n" ENTRY(               \
+		"copy", ".param .u64 to, .param .u64 from, .param .u64 bytes") \
+		ENTRY("spin", ".param .u64 ns")
 
 enum { PIECES = 8, NEAR = 4 };
 #define PIECE_BYTES (16 * MIB)
 
 static CUdeviceptr pieces[PIECES];
-static CUfunction copy;
+static CUfunction copy, spin;
 static CUstream batches; /* uses are copies of a batch in this one */
 
 static uint64_t moved_mib(void)
@@ -29,6 +31,7 @@ static void begin(void)
 	client_start();
 	OK(cuModuleLoadData(&module, MODULE));
 	OK(cuModuleGetFunction(&copy, module, "copy"));
+	OK(cuModuleGetFunction(&spin, module, "spin"));
 	for (unsigned i = 0; i < PIECES; i++) {
 		OK(cuMemAlloc_v2(&pieces[i], PIECE_BYTES));
 		OK(cuMemsetD32_v2(pieces[i], i + 1, PIECE_BYTES / 4));
@@ -96,6 +99,35 @@ static void hot(int argc, char **argv)
 		use(pieces[PIECES - 1]);
 		usleep(5000);
 	}
+	end();
+}
+
+/*
+ * deep: all that lie in host memory are used, and half a second of work is always queued behind
+ * that, so that the device is never without.
+ */
+static void deep(int argc, char **argv)
+{
+	enum { DEPTH = 10, STEPS = 600, USES = 10 };
+	static uint64_t step_ns = 50000000;
+	void *params[] = { &step_ns };
+	CUevent ends[DEPTH];
+
+	(void)argc;
+	(void)argv;
+	begin();
+	for (int i = 0; i < DEPTH; i++)
+		OK(cuEventCreate(&ends[i], CU_EVENT_DISABLE_TIMING));
+	for (int i = 0; i < STEPS && moved_mib() < 128; i++) {
+		if (i >= DEPTH)
+			OK(cuEventSynchronize(ends[i % DEPTH]));
+		OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+		for (int k = 0; k < USES; k++)
+			for (int far = NEAR; far < PIECES; far++)
+				use(pieces[far]);
+		OK(cuEventRecord(ends[i % DEPTH], NULL));
+	}
+	OK(cuCtxSynchronize());
 	end();
 }
 
@@ -277,9 +309,19 @@ static void near(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },     { "scan", scan }, { "fill", fill },       { "busy", busy },
-		{ "rest", rest },   { "keep", keep }, { "all", all },         { "most", most },
-		{ "after", after }, { "near", near }, { "reached", reached }, { 0 },
+		{ "hot", hot },
+		{ "scan", scan },
+		{ "fill", fill },
+		{ "busy", busy },
+		{ "rest", rest },
+		{ "keep", keep },
+		{ "all", all },
+		{ "most", most },
+		{ "after", after },
+		{ "near", near },
+		{ "reached", reached },
+		{ "deep", deep },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -157,6 +157,12 @@ def test_what_is_used_comes_to_the_card(little, way):
 
 
 @pytest.mark.plain
+def test_what_is_used_comes_to_a_card_that_is_never_idle(little):
+    """All four, and four go: what is queued is waited for."""
+    assert little.run("spill", "deep").values["moved"] == 128
+
+
+@pytest.mark.plain
 def test_what_is_used_in_turn_stays(little):
     assert little.run("spill", "scan").values["moved"] == 0
 

@@ -159,6 +159,31 @@ static void owner_move(void *arg, struct bo_move *moves, unsigned count)
 	pthread_mutex_unlock(&owner->mutex);
 }
 
+static int owner_begin_still(void *arg, const struct bo_patience *patience)
+{
+	struct owner *owner = arg;
+	int rc;
+
+	(void)patience;
+	pthread_mutex_lock(&owner->mutex);
+	expect(owner, !owner->is_still, "began twice");
+	rc = fails(owner) ? -EBUSY : owner->begin_rc;
+	owner->is_still = rc == 0;
+	owner->begun += rc == 0;
+	pthread_mutex_unlock(&owner->mutex);
+	return rc;
+}
+
+static void owner_end_still(void *arg)
+{
+	struct owner *owner = arg;
+
+	pthread_mutex_lock(&owner->mutex);
+	expect(owner, owner->is_still, "an end without a begin");
+	owner->is_still = false;
+	pthread_mutex_unlock(&owner->mutex);
+}
+
 static bool owner_is_done(void *arg, uint64_t fence)
 {
 	struct owner *owner = arg;
@@ -219,6 +244,8 @@ static const struct bo_ops ops = {
 	.alloc = owner_alloc,
 	.free = owner_free,
 	.move = owner_move,
+	.begin = owner_begin_still,
+	.end = owner_end_still,
 	.is_done = owner_is_done,
 	.wait = owner_wait,
 	.is_valuable = owner_is_valuable,

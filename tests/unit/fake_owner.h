@@ -30,6 +30,7 @@ struct owner {
 	bool yields;              /* lets other threads run within its calls */
 	void (*during_move)(void *arg); /* called in move(), without the mutex, if not NULL */
 	void *during_move_arg;
+	int begin_rc; /* what begin() answers */
 	const struct bo_placement *evict_to[BO_PLACES];
 	/* the mutex */
 	struct {
@@ -42,6 +43,8 @@ struct owner {
 	unsigned moves; /* calls of move() */
 	unsigned moved; /* objects in them */
 	unsigned waits; /* calls of wait() */
+	unsigned begun; /* calls of begin() that succeeded */
+	bool is_still;  /* after one, until end() */
 	unsigned destroyed;
 	unsigned steps;      /* calls that may fail: alloc, wait, each object of a move */
 	unsigned fail_at;    /* the step that fails, from 1; 0: none */

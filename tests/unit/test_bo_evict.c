@@ -330,6 +330,33 @@ static void who_is_in_use_is_waited_for(void **state)
 }
 
 /* Waiting for it is no use of it: of two that are given back at once, the first goes. */
+/* One of two does not go now, the other is waited for, and pinned: there may be room later. */
+static void who_was_busy_may_go_later(void **state)
+{
+	struct owner *owner = *state;
+	struct placer placer = { .ticket = NULL };
+	struct owned all[2], a;
+
+	owner->room[BO_VRAM] = MIB(4);
+	for (unsigned i = 0; i < 2; i++)
+		owner_make_in(owner, &all[i], MIB(2), BO_VRAM);
+	owner_make(owner, &a, MIB(2));
+	all[0].move_rc = -EBUSY;
+	placer.owned = &a;
+	assert_ok(bo_reserve(&all[1].bo, NULL));
+	assert_int_equal(pthread_create(&placer.thread, NULL, place_it, &placer), 0);
+	until_it_waits(owner, &placer);
+	bo_pin(&all[1].bo);
+	bo_unreserve(&all[1].bo);
+	assert_int_equal(pthread_join(placer.thread, NULL), 0);
+	assert_int_equal(placer.rc, -EBUSY);
+	assert_int_equal(a.bo.place, BO_NONE);
+	bo_unpin(&all[1].bo);
+	for (unsigned i = 0; i < 2; i++)
+		bo_put(&all[i].bo);
+	bo_put(&a.bo);
+}
+
 static void who_was_waited_for_was_not_used(void **state)
 {
 	struct owner *owner = *state;
@@ -567,6 +594,7 @@ int main(void)
 		TEST(a_victim_that_stays_is_given_back_meanwhile),
 		TEST(who_must_not_wait_takes_who_is_idle),
 		TEST(who_is_in_use_is_waited_for),
+		TEST(who_was_busy_may_go_later),
 		TEST(who_was_waited_for_was_not_used),
 		TEST(who_is_placed_is_no_victim),
 		TEST(of_what_is_leaving_the_first_is_waited_for),

@@ -172,7 +172,13 @@ static void a_thread_that_stays_inside_is_not_waited_for_longer(void **state)
 	atomic_store(&stuck, 2);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(gate_close(WAIT_NS), 0);
+	assert_false(gate_is_wanted());
 	assert_int_equal(gate_close(0), -EBUSY);
+	assert_true(gate_is_wanted());
+	gate_open();
+	/* That was then. */
+	assert_int_equal(gate_close(WAIT_NS), 0);
+	assert_false(gate_is_wanted());
 	gate_open();
 }
 

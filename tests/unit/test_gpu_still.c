@@ -10,7 +10,10 @@
 #include <pthread.h>
 
 static const struct cuda_ord ord0 = { 0 };
-static const struct gpu_still_waits waits = { 50 * NSEC_PER_MSEC, 50 * NSEC_PER_MSEC };
+static const struct gpu_still_waits waits = { .shut_ns = 50 * NSEC_PER_MSEC,
+					      .done_ns = 50 * NSEC_PER_MSEC };
+static const struct gpu_still_waits longer = { .shut_ns = 10 * NSEC_PER_SEC,
+					       .done_ns = 10 * NSEC_PER_SEC };
 
 static _Atomic bool may_leave, has_passed;
 
@@ -91,8 +94,7 @@ static void a_thread_that_stays_inside_is_not_waited_for_long(void)
 	no_gate_is_shut();
 	atomic_store(&may_leave, true);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, 10 * NSEC_PER_SEC }),
-		 0);
+	CHECK_EQ(gpu_still_begin(&longer), 0);
 	gpu_still_end();
 }
 
@@ -118,7 +120,7 @@ static void another_who_has_it_shut_is_not_waited_for_long(void)
 	CHECK_EQ(gpu_still_begin(&waits), -EBUSY);
 	CHECK(!gpu_still_is_mine());
 	atomic_store(&may_leave, true);
-	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, NSEC_PER_SEC }), 0);
+	CHECK_EQ(gpu_still_begin(&longer), 0);
 	gpu_still_end();
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	no_gate_is_shut();
@@ -135,9 +137,67 @@ static void work_that_goes_on_is_not_waited_for_long(void)
 	no_gate_is_shut();
 	plug_pull(&plug);
 	SIM_OK(cuCtxSynchronize());
-	CHECK_EQ(gpu_still_begin(&(struct gpu_still_waits){ 10 * NSEC_PER_SEC, 10 * NSEC_PER_SEC }),
-		 0);
+	CHECK_EQ(gpu_still_begin(&longer), 0);
 	gpu_still_end();
+}
+
+/* What is asked while work is waited for, which does not end. */
+static struct {
+	_Atomic unsigned times, last; /* with the last it is over; 0: never */
+} asked;
+
+static bool is_over(void *arg)
+{
+	CHECK(arg == &asked);
+	return atomic_fetch_add(&asked.times, 1) + 1 == atomic_load(&asked.last);
+}
+
+static const struct gpu_still_waits for_ever = {
+	.shut_ns = 10 * NSEC_PER_SEC,
+	.done_ns = INT64_C(100000) * NSEC_PER_SEC,
+	.is_over = is_over,
+	.arg = &asked,
+};
+
+static void a_long_wait_ends_when_it_should(void)
+{
+	static struct plug plug = PLUG_INIT;
+
+	start();
+	plug_put(&plug, NULL);
+	atomic_store(&asked.last, 3);
+	CHECK_EQ(gpu_still_begin(&for_ever), -EBUSY);
+	CHECK_EQ(atomic_load(&asked.times), 3);
+	no_gate_is_shut();
+	plug_pull(&plug);
+	SIM_OK(cuCtxSynchronize());
+	/* Nobody is asked where nothing is waited for. */
+	CHECK_EQ(gpu_still_begin(&for_ever), 0);
+	CHECK(atomic_load(&asked.times) <= 4);
+	gpu_still_end();
+}
+
+static void *want_the_gate(void *arg)
+{
+	(void)arg;
+	while (atomic_load(&asked.times) < 2)
+		clock_sleep_ns(NSEC_PER_MSEC);
+	CHECK_EQ(gate_close(0), -EBUSY);
+	return NULL;
+}
+
+static void a_long_wait_ends_when_another_wants_the_gate(void)
+{
+	static struct plug plug = PLUG_INIT;
+	pthread_t thread;
+
+	start();
+	plug_put(&plug, NULL);
+	CHECK_EQ(pthread_create(&thread, NULL, want_the_gate, NULL), 0);
+	CHECK_EQ(gpu_still_begin(&for_ever), -EBUSY);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	no_gate_is_shut();
+	plug_pull(&plug);
 }
 
 static void a_capture_comes_first(void)
@@ -161,6 +221,8 @@ int main(void)
 		fresh_test(a_thread_that_stays_inside_is_not_waited_for_long),
 		fresh_test(another_who_has_it_shut_is_not_waited_for_long),
 		fresh_test(work_that_goes_on_is_not_waited_for_long),
+		fresh_test(a_long_wait_ends_when_it_should),
+		fresh_test(a_long_wait_ends_when_another_wants_the_gate),
 		fresh_test(a_capture_comes_first),
 	};
 

@@ -4,6 +4,7 @@
 
 #include "../../examples/kernels.h"
 #include "core/bo_hold.h"
+#include "core/bo_swap.h"
 #include "drv/capture.h"
 
 #include <errno.h>
@@ -88,6 +89,45 @@ static void bytes_survive_thousands_of_moves(void)
 	for (unsigned i = 0; i < OBJECTS; i++) {
 		CHECK_EQ(moving_put_at_last(&objects[i], BO_VRAM), 0);
 		CHECK(moving_holds(&objects[i], seeds[i]));
+		bo_put(&objects[i]);
+	}
+	CHECK_EQ(bo_device_fini(&gpu.device), 0);
+}
+
+/* Half of them have room: others come in the place of some, again and again, with their bytes. */
+static void objects_change_places(void)
+{
+	enum { NEAR = OBJECTS / 2, TIMES = BUILD_SANITIZED ? 40 : 400 };
+	struct bo_swap goes[NEAR], comes[NEAR];
+	uint32_t state = 7;
+
+	moving_start(MACHINE, NULL, 4 * OBJECTS * GRAIN);
+	bo_device_set_limit(&gpu.device, BO_VRAM, NEAR * GRAIN);
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		moving_make(&objects[i], 2 * i * GRAIN, GRAIN, i < NEAR ? BO_VRAM : BO_GTT);
+		moving_fill(&objects[i], i + 1);
+	}
+	for (unsigned time = 0; time < TIMES; time++) {
+		unsigned most = 1 + random_of(&state, NEAR), out = 0, in = 0;
+		unsigned first = random_of(&state, OBJECTS);
+
+		for (unsigned k = 0; k < OBJECTS; k++) {
+			struct bo *bo = &objects[(first + k) % OBJECTS];
+
+			if (bo->place == BO_VRAM && out < most)
+				goes[out++].bo = bo;
+			else if (bo->place == BO_GTT && in < most)
+				comes[in++].bo = bo;
+		}
+		CHECK_EQ(bo_swap(&gpu.device, goes, out, comes, in, NULL), 0);
+		CHECK(!gpu_still_is_mine());
+		for (unsigned k = 0; k < most; k++)
+			CHECK(goes[k].bo->place == BO_GTT && comes[k].bo->place == BO_VRAM);
+		for (unsigned i = 0; i < OBJECTS; i++)
+			CHECK(moving_seems_whole(&objects[i], i + 1));
+	}
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		CHECK(moving_holds(&objects[i], i + 1));
 		bo_put(&objects[i]);
 	}
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
@@ -388,6 +428,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(bytes_survive_thousands_of_moves),
+		fresh_test(objects_change_places),
 		fresh_test(threads_go_on_launching),
 		fresh_test(all_leaves_and_comes_back_under_launching_threads),
 		fresh_test(movers_and_a_suspension_do_not_wait_for_one_another),

@@ -349,7 +349,7 @@ static void step(void)
 	else if (what < 94)
 		pin(&model.live[i]);
 	else if (what < 95)
-		object_tick();
+		object_tick(NULL);
 	else if (what == 95)
 		object_reclaim(dev0, 0);
 	else if (what == 97)
@@ -470,7 +470,7 @@ static void objects_leave_the_card(void)
 	CHECK_EQ(object_free(addrs[3]), 0);
 	CHECK_EQ(object_reclaim(dev0, INT64_MAX), true);
 	member.region.own->room_blocks[0] = 1;
-	object_tick();
+	object_tick(NULL);
 	CHECK_EQ(member.region.own->room_blocks[0], 0);
 	CHECK_EQ(gpu.taken[BO_GTT], 96 * MIB);
 	/* Nobody else has any: it is not waited for, and nothing stays asked for. */
@@ -612,7 +612,7 @@ static _Atomic bool is_over;
 static void *ticks(void *arg)
 {
 	while (!is_over)
-		object_tick();
+		object_tick(NULL);
 	return arg;
 }
 

@@ -8,9 +8,9 @@
  * process.
  *
  * An exchange takes place while all stands still (drv/gpu_still.h): bytes are copied on streams of
- * ours through an alias mapping, then the mappings change, and the old memory is kept until that
- * has succeeded. What fails is undone; an object for which that fails too is lost to the process,
- * which is said in one line. -EBUSY and -EAGAIN: not now.
+ * ours while old and new are both mapped, then the mappings change, and the old memory is kept
+ * until that has succeeded. What fails is undone; an object for which that fails too is lost to the
+ * process, which is said in one line. -EBUSY and -EAGAIN: not now.
  *
  * Thread safe. Fresh memory waits at the gate like any call of the program's, before it is taken,
  * and who has it stays inside until it is mapped or given back. An exchange never waits there,

@@ -454,7 +454,7 @@ static void count_mappings(void)
 	real.cuMemUnmap = unmap_counted;
 }
 
-enum { MANY = 6, ROUNDS = BUILD_SANITIZED ? 60 : 200 };
+enum { MANY = 6, ROUNDS = BUILD_SANITIZED ? 30 : 200 };
 
 static unsigned seed = 7;
 

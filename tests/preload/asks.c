@@ -112,7 +112,6 @@ static void foreign_calls(CUdeviceptr addr)
 	OK(cuMemCreate(&handle, BLOCK_BYTES, &prop, 0));
 	say("map", cuMemMap(addr, BLOCK_BYTES, 0, handle, 0));
 	OK(cuMemRelease(handle));
-	say("free in a stream", cuMemFreeAsync(addr, NULL));
 	say("export of a pool", cuMemPoolExportPointer(&share, addr));
 	say("advice", cuMemAdvise(addr, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
 	say("prefetch", cuMemPrefetchAsync(addr, 4096, 0, NULL));
@@ -173,6 +172,10 @@ static void ask(uint64_t bytes)
 	OK(cuMemAlloc_v2(&base, bytes));
 	ask_all(base, bytes);
 	OK(cuMemFree_v2(base));
+	ask_freed(base);
+	OK(cuMemAlloc_v2(&base, bytes));
+	say("free in a stream", cuMemFreeAsync(base, NULL));
+	OK(cuCtxSynchronize());
 	ask_freed(base);
 }
 

@@ -154,7 +154,9 @@ static CUresult get_ability(const struct cuda_range *range, CUpointer_attribute 
 		*out = wide(handle_types(range));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*out = flag(range->kind == RANGE_LINEAR);
+		*out = flag(range->kind == RANGE_LINEAR ||
+			    (range->kind == RANGE_MAPPED &&
+			     range->handle->prop.allocFlags.gpuDirectRDMACapable));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*out = flag(false);

@@ -94,6 +94,22 @@ int gpu_vmm_unreserve(uint64_t addr, uint64_t bytes)
 	return rc < 0 ? CALL(cuMemAddressFree, addr, bytes) : 0;
 }
 
+/*
+ * Device memory that can be all that cuMemAlloc's can: which will be shared, or given to a network
+ * card, is not known yet.
+ */
+static int create_able(struct cuda_ord ord, CUmemAllocationProp prop, uint64_t bytes,
+		       CUmemGenericAllocationHandle *out_handle)
+{
+	int can = 0;
+
+	if (gpu_vmm_can_export(ord))
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	if (attribute(ord, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &can) == 0)
+		prop.allocFlags.gpuDirectRDMACapable = can != 0;
+	return CALL(cuMemCreate, out_handle, bytes, &prop, 0);
+}
+
 int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,
 		   uint64_t *out_handle)
 {
@@ -103,14 +119,10 @@ int gpu_vmm_create(struct cuda_ord ord, enum gpu_vmm_kind kind, uint64_t bytes,
 
 	if (rc < 0)
 		return rc;
-	/* Which memory will be shared is not known yet. */
-	if (kind == GPU_VMM_DEVICE && gpu_vmm_can_export(ord))
-		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	rc = CALL(cuMemCreate, &handle, bytes, &prop, 0);
-	if (rc < 0 && rc != -ENOMEM && prop.requestedHandleTypes) {
-		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	if (kind == GPU_VMM_DEVICE)
+		rc = create_able(ord, prop, bytes, &handle);
+	if (kind != GPU_VMM_DEVICE || (rc < 0 && rc != -ENOMEM))
 		rc = CALL(cuMemCreate, &handle, bytes, &prop, 0);
-	}
 	if (rc == 0)
 		*out_handle = handle;
 	return rc;

@@ -171,7 +171,7 @@ static bool note(const struct bo_swap *swaps, unsigned count)
 
 		if (swaps[i].rc == 0)
 			heat_moved(&o->heat);
-		else
+		else if (swaps[i].rc != -ECANCELED)
 			heat_refused(&o->heat);
 		is_any |= swaps[i].rc == 0;
 	}

@@ -36,7 +36,7 @@ struct bo_memory {
 /* How long one waits for work that is under way, and who asks that it be no longer. */
 struct bo_patience {
 	int64_t work_ns;
-	/* Asked every millisecond or so: true ends the wait. May be NULL. */
+	/* Asked every millisecond or so, and while things move: true ends it. May be NULL. */
 	bool (*is_over)(void *arg);
 	void *arg;
 };

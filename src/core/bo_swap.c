@@ -27,6 +27,7 @@ struct swap {
 	struct bo_device *device;
 	struct bo_ctx ctx;
 	struct bo_round round;
+	const struct bo_patience *patience; /* may be NULL */
 	struct side goes, comes;
 	struct bo_batch out;  /* all that goes */
 	unsigned sent;        /* of `out`: their parts are under way or were */
@@ -84,7 +85,15 @@ static int take(struct swap *s, struct side *side, const struct bo_placement *pl
 	return 0;
 }
 
-static void take_goes(struct swap *s)
+static bool is_over(const struct swap *s)
+{
+	const struct bo_patience *patience = s->patience;
+
+	return patience && patience->is_over && patience->is_over(patience->arg);
+}
+
+/* -EBUSY when it took too long for others: to make host memory takes longer than to copy to it. */
+static int take_goes(struct swap *s)
 {
 	const struct bo_ops *ops = s->device->ops;
 	struct side *goes = &s->goes;
@@ -92,9 +101,12 @@ static void take_goes(struct swap *s)
 	for (; goes->next < goes->count; goes->next++) {
 		struct bo_swap *one = &goes->all[goes->next];
 
+		if (is_over(s))
+			return -EBUSY;
 		if (take(s, goes, ops->evict_to(s->device->owner, one->bo, BO_VRAM), &s->out) < 0)
 			one->rc = -ENOMEM;
 	}
+	return 0;
 }
 
 /* As many as have room now. Where more of it is to come the others wait for that. */
@@ -159,28 +171,38 @@ static void cancel(struct swap *s, struct bo_batch *batch, unsigned from, int rc
 	batch->count = from;
 }
 
-static int run(struct swap *s, const struct bo_patience *patience)
+/* All has memory that goes, or was refused; nothing stands still if nothing can be done then. */
+static int begin(struct swap *s)
 {
 	const struct bo_ops *ops = s->device->ops;
-	int rc;
+	int rc = take_goes(s);
 
-	take_goes(s);
-	take_part(s);
-	if (s->part.count == 0)
+	if (rc == 0)
+		take_part(s);
+	if (rc == 0 && s->part.count == 0)
 		return -ENOMEM;
-	rc = ops->begin ? ops->begin(s->device->owner, patience) : 0;
+	if (rc == 0 && ops->begin)
+		rc = ops->begin(s->device->owner, s->patience);
 	if (rc < 0) {
 		cancel(s, &s->part, 0, rc);
 		cancel(s, &s->out, s->sent, rc);
-		return rc;
 	}
+	return rc;
+}
+
+static void run(struct swap *s)
+{
+	const struct bo_ops *ops = s->device->ops;
+
 	do {
 		run_part(s);
+		/* What has left makes room yet. */
+		if (s->sent < s->out.count && is_over(s))
+			cancel(s, &s->out, s->sent, -ECANCELED);
 		take_part(s);
 	} while (s->part.count);
 	if (ops->end)
 		ops->end(s->device->owner);
-	return 0;
 }
 
 int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
@@ -189,6 +211,7 @@ int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 	struct swap s = {
 		.device = device,
 		.ctx = { .no_wait = true },
+		.patience = patience,
 		.goes = { .all = goes, .count = goes_count },
 		.comes = { .all = comes, .count = comes_count },
 	};
@@ -199,7 +222,9 @@ int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 	bo_round_begin(&s.round, device, &s.ctx);
 	reserve_all(&s, &s.goes);
 	reserve_all(&s, &s.comes);
-	rc = run(&s, patience);
+	rc = begin(&s);
+	if (rc == 0)
+		run(&s);
 	end_all(&s.goes);
 	end_all(&s.comes);
 	bo_round_end(&s.round);

@@ -19,9 +19,10 @@ struct bo_swap {
  * hand before anything stands still. They go in parts, and with each those come that have the room
  * of the part before: so both directions of the link are used.
  *
- * Nobody else's object or memory is waited for. 0 when something was tried, as each rc says; else
- * why nothing was, and all lies as before: -EBUSY or -EAGAIN of ops->begin(), -ENOMEM when nothing
- * had room.
+ * Nobody else's object or memory is waited for. Whoever the patience asks is asked between the
+ * steps too: nothing more goes when it is over. 0 when something was tried, as each rc says; else
+ * why nothing was, and all lies as before: -EBUSY or -EAGAIN of ops->begin() or because it was over,
+ * -ENOMEM when nothing had room.
  */
 int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 	    struct bo_swap *comes, unsigned comes_count, const struct bo_patience *patience);

@@ -27,10 +27,12 @@ int main(int argc, char **argv)
 	client_start();
 	for (int i = 0; i < ROUNDS; i++) {
 		OK(cuMemAlloc_v2(&addr, 100 * MIB));
-		OK(cuMemsetD8_v2(addr, 1, 100 * MIB));
+		OK(cuMemsetD8_v2(addr, 1, MIB));
 		OK(cuMemFree_v2(addr));
 	}
 	OK(cuMemAlloc_v2(&addr, 4 * MIB));
+	/* What is still under way would hold a suspension up, and is no capture. */
+	OK(cuCtxSynchronize());
 	client_pause("ready");
 	printf("end\n");
 	return 0;

@@ -94,11 +94,10 @@ def test_what_needs_the_device_meanwhile(place, what):
     assert program.end().lines[-1] == "end"
 
 
-@pytest.mark.plain
 @pytest.mark.parametrize("how", ["stream", "context", "reset"])
 def test_a_capture_that_nobody_ends(place, how):
     """It is over with what it was in, and holds nothing up."""
     program = place.start("abandoned", how, RATION_MEM="512m", **MOVABLE).await_word("ready")
-    place.suspend(True, 5)
+    place.suspend(True)
     place.suspend(False)
     assert program.go().end().lines[-1] == "end"

@@ -213,6 +213,42 @@ static void who_has_moved_meanwhile_is_no_error(void **state)
 	end(&s);
 }
 
+/* Asked so often, it is over. */
+struct clerk {
+	unsigned asked, last;
+};
+
+static bool asks(void *arg)
+{
+	struct clerk *clerk = arg;
+
+	return ++clerk->asked >= clerk->last;
+}
+
+/* What has gone until it is over makes room for as many. */
+static void whoever_asks_ends_it(void **state)
+{
+	static const char *const near[] = { "vvvvvv", "ggvvvv", "ggggvv", "gggggg" };
+	static const char *const far[] = { "gggggg", "vvgggg", "vvvvgg", "vvvvvv" };
+
+	for (unsigned k = 0; k < 4; k++) {
+		/* Before each that goes, and after a part but the last. */
+		struct clerk clerk = { .last = COUNT + k };
+		struct bo_patience patience = { .is_over = asks, .arg = &clerk };
+		struct scene s;
+		int rc;
+
+		begin(&s, *state, MIB(128));
+		rc = bo_swap(&s.owner->device, s.goes, COUNT, s.comes, COUNT, &patience);
+		assert_int_equal(rc, k ? 0 : -EBUSY);
+		expect_places(&s, near[k], far[k]);
+		for (unsigned i = 0; i < COUNT; i++)
+			if (s.near[i].bo.place == BO_VRAM && k)
+				assert_int_equal(s.goes[i].rc, -ECANCELED);
+		end(&s);
+	}
+}
+
 /* Each step fails once: what says that it lies where it should does, and the others as before. */
 static void whatever_fails_nothing_is_lost(void **state)
 {
@@ -259,6 +295,7 @@ int main(void)
 		TEST(who_does_not_go_keeps_one_from_coming),
 		TEST(who_is_pinned_or_in_use_stays),
 		TEST(who_has_moved_meanwhile_is_no_error),
+		TEST(whoever_asks_ends_it),
 		TEST(whatever_fails_nothing_is_lost),
 	};
 

@@ -36,6 +36,7 @@ static struct {
 	unsigned steps, fail_at; /* of alloc and move; 0: none fails */
 	bool ends_when_waited_for;
 	_Atomic bool ends_slowly, is_ending; /* moves to nowhere */
+	bool comes_slowly;                   /* moves to the device */
 	_Atomic uint64_t epoch, done;
 } gpu = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
@@ -96,6 +97,8 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 		atomic_store(&gpu.is_ending, true);
 		usleep(350000);
 	}
+	if (moves[0].to_place == BO_VRAM && gpu.comes_slowly)
+		usleep(1000);
 	pthread_mutex_lock(&gpu.mutex);
 	for (unsigned i = 0; i < count; i++)
 		moves[i].rc = moves[i].to_place != BO_NONE && fails() ? -EBUSY : 0;
@@ -542,6 +545,51 @@ static void what_is_shared_stays(void)
 	share_and_free(600 * MIB, 3);
 }
 
+static void *pin_it(void *arg)
+{
+	struct object_info info;
+
+	CHECK(object_find(*(const uint64_t *)arg, &info));
+	return (void *)(intptr_t)object_pin(info.addr, info.id);
+}
+
+/*
+ * Two of two parts each, and room for one: whoever has a part gives it back where the other has the
+ * other, and then one of them gets both.
+ */
+static void one_of_two_pins_has_room(void)
+{
+	enum { TIMES = BUILD_SANITIZED ? 30 : 300 };
+	uint64_t addrs[3], bytes = 512 * MIB;
+	pthread_t pinners[2];
+
+	start("4g", RATION_FLAG_OVERSUBSCRIBE);
+	member.region.own->resident_bytes = bytes;
+	gpu.comes_slowly = true;
+	for (int time = 0; time < TIMES; time++) {
+		int pinned = 0;
+
+		/* The first has all of the room until then. */
+		for (int i = 0; i < 3; i++)
+			CHECK_EQ(object_alloc(dev0, contexts, bytes, &addrs[i]), 0);
+		for (int i = 0; i < 2; i++)
+			CHECK_EQ(pthread_create(&pinners[i], NULL, pin_it, &addrs[i + 1]), 0);
+		for (int i = 0; i < 2; i++) {
+			void *rc;
+
+			CHECK_EQ(pthread_join(pinners[i], &rc), 0);
+			pinned += (intptr_t)rc == 0;
+			CHECK((intptr_t)rc == 0 || (intptr_t)rc == -ENOMEM);
+		}
+		CHECK_EQ(pinned, 1);
+		for (int i = 0; i < 3; i++)
+			CHECK_EQ(object_free(addrs[i]), 0);
+		atomic_store(&gpu.done, atomic_fetch_add(&gpu.epoch, 1) + 1);
+		object_reclaim(dev0, 0);
+	}
+	end_all();
+}
+
 static void addresses_that_are_no_objects(void)
 {
 	struct object_info info;
@@ -643,6 +691,7 @@ int main(void)
 		fresh_test(objects_leave_the_card),
 		fresh_test(what_was_freed_waits_for_its_work),
 		fresh_test(what_is_shared_stays),
+		fresh_test(one_of_two_pins_has_room),
 		fresh_test(addresses_that_are_no_objects),
 		fresh_test(threads),
 	};

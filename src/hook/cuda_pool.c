@@ -3,15 +3,13 @@
  * it serves from what it holds costs nothing more, and none of this synchronises.
  */
 #include "base/bytes.h"
+#include "core/doubt.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/room.h"
 
 #include <errno.h>
-
-/* A pool grows by this at least, and in multiples of it (docs/real-gpu.md). */
-#define POOL_UNIT_BYTES (UINT64_C(32) << 20)
 
 /* One allocation call with its arguments bound: the forms differ in those alone. */
 struct async {
@@ -90,53 +88,97 @@ static bool is_wrong(CUstream stream, CUresult *out_res)
 	return *out_res != CUDA_SUCCESS;
 }
 
-/*
- * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
- * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve
- * it after all: then the pool grows unreserved, past the limit perhaps, until that is undone. Until
- * then nothing more is asked of it, so every thread is above the limit by one request at most.
- */
-static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
+/* As pool_doubt(), and what others have in doubt is waited for, a little. */
+static int doubt(struct pool_doubt *d, CUmemoryPool pool, struct dev dev, uint64_t most_bytes,
+		 bool is_firm)
 {
-	uint64_t want = bytes_round_up(a->size_bytes, POOL_UNIT_BYTES);
+	uint64_t bytes = is_firm ? bytes_sum(most_bytes, POOL_STEP_BYTES) : most_bytes;
+	int64_t end_ns = 0;
 	int rc;
 
-	*out_bytes = 0;
-	for (bool is_asked = false;; is_asked = true) {
-		if (!pool_any_over(dev) && gpu_pool_room(pool) >= a->size_bytes)
-			return 0;
-		rc = pool_reserve(pool, want);
-		if (rc == 0)
-			*out_bytes = want;
-		if (rc != -EDQUOT || is_asked)
-			return rc;
-		if (is_capturing(a->stream))
-			return 0;
-		if (!charge_ask_card(dev))
-			return rc;
+	do
+		rc = pool_doubt(d, pool, most_bytes, is_firm);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	return rc;
+}
+
+static int doubt_either(struct pool_doubt *d, CUmemoryPool pool, struct dev dev,
+			uint64_t most_bytes)
+{
+	int rc = doubt(d, pool, dev, most_bytes, true);
+
+	return rc == -EDQUOT ? doubt(d, pool, dev, most_bytes, false) : rc;
+}
+
+/*
+ * The pool seems to have room, but may grow all the same, and the limit has no room for that. So
+ * pools make some; at last as the driver does on a full card: what the stream has yet to come to is
+ * waited for.
+ */
+static int make_room(struct pool_doubt *d, const struct async *a, CUmemoryPool pool, struct dev dev,
+		     uint64_t most_bytes)
+{
+	int rc = doubt(d, pool, dev, most_bytes, false);
+
+	if (rc != -EDQUOT)
+		return rc;
+	quota_reap();
+	gpu_pool_shrink(dev, pool,
+			bytes_beyond(bytes_sum(most_bytes, POOL_STEP_BYTES), quota_left(dev)));
+	rc = doubt_either(d, pool, dev, most_bytes);
+	if (rc == -EDQUOT && charge_ask_card(dev))
+		rc = doubt_either(d, pool, dev, most_bytes);
+	if (rc == -EDQUOT) {
+		gpu_pool_await(a->stream);
+		if (charge_ask_card(dev))
+			rc = doubt_either(d, pool, dev, most_bytes);
 	}
+	return rc;
+}
+
+/*
+ * Reserves what the pool may grow by for the request, so that no growth is beyond the limit. Before
+ * it is refused, pools that hold more than they use give it back.
+ */
+static int reserve(struct pool_doubt *d, const struct async *a, CUmemoryPool pool, struct dev dev)
+{
+	uint64_t most_bytes = bytes_round_up(a->size_bytes, POOL_STEP_BYTES);
+	int rc = pool_doubt(d, pool, most_bytes, true);
+
+	if (rc != -EDQUOT)
+		return rc;
+	if (is_capturing(a->stream))
+		return 0;
+	if (gpu_pool_room(pool) >= a->size_bytes)
+		return make_room(d, a, pool, dev, most_bytes);
+	quota_reap();
+	rc = doubt(d, pool, dev, most_bytes, true);
+	return rc == -EDQUOT && charge_ask_card(dev) ? doubt(d, pool, dev, most_bytes, true) : rc;
 }
 
 /*
  * Settles what a call took. Another thread may have set another current pool since it was asked
  * for: the one that served the call is settled too.
  */
-static int settle(const struct async *a, CUresult res, CUmemoryPool pool, struct dev dev,
-		  uint64_t reserved_bytes)
+static int settle(struct pool_doubt *d, const struct async *a, CUresult res)
 {
-	int rc = gpu_pool_settle(pool, reserved_bytes);
 	CUmemoryPool served;
 
-	if (rc < 0 || a->is_named || res != CUDA_SUCCESS || !gpu_pool_of(*a->out_addr, &served) ||
-	    served == pool)
-		return rc;
-	return pool_enter(served, dev, POOL_DEVICE) ? gpu_pool_settle(served, 0) : -ENOMEM;
+	if (!a->is_named && res == CUDA_SUCCESS && gpu_pool_of(*a->out_addr, &served) &&
+	    served != d->pool) {
+		if (!pool_enter(served, d->dev, POOL_DEVICE)) {
+			gpu_pool_settle_doubt(d);
+			return -ENOMEM;
+		}
+		pool_doubt_move(d, served);
+	}
+	return gpu_pool_settle_doubt(d);
 }
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	CUmemoryPool pool = NULL;
-	uint64_t reserved_bytes;
+	struct pool_doubt d;
 	enum enter what;
 	bool is_undone;
 	struct dev dev;
@@ -150,20 +192,21 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 		return init_is_member() ? CUDA_ERROR_OUT_OF_MEMORY : enter_refusal();
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(a));
-	rc = reserve(a, pool, dev, &reserved_bytes);
+	rc = reserve(&d, a, pool, dev);
 	if (rc == -EDQUOT && is_wrong(a->stream, &res))
 		return res;
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
 	/* A pool takes whole units of the card, whatever it is asked for. */
-	res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_UNIT_BYTES), call(a));
-	rc = settle(a, res, pool, dev, reserved_bytes);
+	res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_STEP_BYTES), call(a));
+	rc = settle(&d, a, res);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
 		GATE_CALL(give_back(*a->out_addr, a->stream));
-		gpu_pool_undone(dev, a->stream);
+		gpu_pool_undo(&d, a->stream);
 	}
+	pool_undone(&d);
 	charge_over();
 	return is_undone ? enter_refused(rc, dev, a->size_bytes) : res;
 }

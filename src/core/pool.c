@@ -148,11 +148,12 @@ int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool 
 	*d = (struct pool_doubt){ .pool = key };
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
-	if (pool)
+	if (pool) {
+		d->dev = pool->dev;
 		rc = quota_doubt(pool->dev, bytes);
+	}
 	if (rc == 0) {
 		pool->pending_bytes += bytes;
-		d->dev = pool->dev;
 		d->bytes = bytes;
 		d->most_bytes = most_bytes;
 		d->is_firm = is_firm;
@@ -339,7 +340,6 @@ int pool_settle_doubt(struct pool_doubt *d, uint64_t ticket, uint64_t held_bytes
 		      bytes_least(bytes_beyond(pool->charged_bytes, charged_bytes),
 				  own.most_bytes) +
 		      bytes_beyond(pool->over_bytes, over_bytes);
-	d->dev = pool->dev;
 	end_doubt(d, bytes_beyond(d->bytes, grown_bytes), own.back_bytes);
 	if (rc == 0 && (is_over(pool) || (grown_bytes && !may_stay(d))))
 		rc = -EDQUOT;

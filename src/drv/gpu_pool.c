@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/gate.h"
 #include "core/graph.h"
+#include "core/hole.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
@@ -12,8 +13,6 @@
 
 /* How long a refusal waits until the stream has come to the free of what is refused. */
 #define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
-/* How long one waits before a refusal for what the program has freed and the stream not come to. */
-#define FREE_WAIT_NS (NSEC_PER_SEC)
 /* How often a figure that another thread has overtaken is asked for again. */
 enum { SETTLE_TRIES = 16 };
 #define STREAM_NAP_NS (20 * NSEC_PER_USEC)
@@ -131,8 +130,11 @@ static bool trim_to(const void *pool, uint64_t keep_bytes)
 	if (graph_is_store(pool, &store) || !real.cuMemPoolTrimTo)
 		return false;
 	r = relaxed_begin();
+	hole_call_begin();
 	is_done = GATE_CALL(real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, keep_bytes)) ==
 		  CUDA_SUCCESS;
+	hole_drop(pool);
+	hole_call_end();
 	relaxed_end(r);
 	return is_done;
 }
@@ -207,6 +209,21 @@ uint64_t gpu_pool_room(CUmemoryPool pool)
 	return held > used ? held - used : 0;
 }
 
+uint64_t gpu_pool_stream_id(CUstream stream)
+{
+	unsigned long long id;
+
+	return real.cuStreamGetId && real.cuStreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+bool gpu_pool_keeps(CUmemoryPool pool)
+{
+	uint64_t held, threshold;
+
+	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) &&
+	       ask(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) && threshold >= held;
+}
+
 bool gpu_pool_is_empty(CUmemoryPool pool)
 {
 	uint64_t used;
@@ -261,7 +278,7 @@ void gpu_pool_shrink(struct dev dev, const void *last, uint64_t bytes)
 		shrink(last, bytes);
 }
 
-static void await_stream(CUstream stream, int64_t wait_ns)
+void gpu_pool_await(CUstream stream, int64_t wait_ns)
 {
 	int64_t end_ns = clock_now_ns() + wait_ns;
 	struct relaxed r = relaxed_begin();
@@ -274,13 +291,8 @@ static void await_stream(CUstream stream, int64_t wait_ns)
 
 void gpu_pool_undo(const struct pool_doubt *d, CUstream stream)
 {
-	await_stream(stream, UNDO_WAIT_NS);
+	gpu_pool_await(stream, UNDO_WAIT_NS);
 	shrink(d->pool, d->bytes);
 	if (pool_any_over(d->dev))
 		gpu_pool_reclaim(d->dev);
-}
-
-void gpu_pool_await(CUstream stream)
-{
-	await_stream(stream, FREE_WAIT_NS);
 }

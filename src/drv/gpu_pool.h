@@ -67,5 +67,11 @@ void gpu_pool_shrink(struct dev dev, const void *last, uint64_t bytes);
  */
 void gpu_pool_undo(const struct pool_doubt *d, CUstream stream);
 
+/* A number that no other stream of this process has or had; 0 when the driver does not say. */
+uint64_t gpu_pool_stream_id(CUstream stream);
+
+/* True when the pool gives nothing back to the card but by a trim. */
+bool gpu_pool_keeps(CUmemoryPool pool);
+
 /* Waits some time until the stream has done all work; for what was freed in it. */
-void gpu_pool_await(CUstream stream);
+void gpu_pool_await(CUstream stream, int64_t wait_ns);

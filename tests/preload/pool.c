@@ -349,6 +349,76 @@ static void pending(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
+/*
+ * reuse: what was freed in a stream is given out again in that stream at once, though the tenant
+ * has no room for the pool to grow, and the stream is far behind.
+ */
+static void reuse(int argc, char **argv)
+{
+	const uint64_t bytes = strtoull(getenv("RATION_MEM"), NULL, 10) - CONTEXT_BYTES - 96 * MIB;
+	CUstream stream, other;
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	int word = 0;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	pool = new_pool(0, UINT64_MAX);
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAllocFromPoolAsync(&p, bytes, pool, stream));
+	OK(cuLaunchHostFunc(stream, wait_for_word, &word));
+	for (int i = 0; i < 100; i++) {
+		OK(cuMemFreeAsync(p, stream));
+		OK(cuMemAllocFromPoolAsync(&p, bytes - (uint64_t)i * 4096, pool, stream));
+		CHARGED_IS(0, client_limit(0) - 96 * MIB);
+	}
+	/* Not what the hole does not hold any more, nor what another stream has freed. */
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuMemAllocFromPoolAsync(&p, 40 * MIB, pool, stream));
+	OK(cuMemAllocFromPoolAsync(&q, 64 * MIB, pool, other));
+	CHECK(client_charged(0) <= client_limit(0));
+	OK(cuMemFreeAsync(q, other));
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	/* In another stream it is waited for, and found. */
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemAllocFromPoolAsync(&p, bytes, pool, other));
+	OK(cuMemFreeAsync(p, other));
+	OK(cuStreamSynchronize(other));
+	OK(cuMemPoolDestroy(pool));
+	CHARGED_IS(0, CONTEXT_BYTES);
+}
+
+static void sleep_some(void *arg)
+{
+	(void)arg;
+	usleep(300000);
+}
+
+/* late: what a stream has not come to is waited for before anything is refused. */
+static void late(int argc, char **argv)
+{
+	const uint64_t bytes = strtoull(getenv("RATION_MEM"), NULL, 10) - CONTEXT_BYTES - 96 * MIB;
+	CUstream stream;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAllocAsync(&p, bytes, stream));
+	for (int i = 0; i < 3; i++) {
+		OK(cuLaunchHostFunc(stream, sleep_some, NULL));
+		OK(cuMemFreeAsync(p, stream));
+		OK(cuMemAllocAsync(&p, bytes, stream));
+		CHECK(client_charged(0) <= client_limit(0));
+	}
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuStreamSynchronize(stream));
+}
+
 enum { THREADS = 4, KEPT = 8, ROUNDS = 400 };
 
 static struct {
@@ -554,6 +624,8 @@ int main(int argc, char **argv)
 		{ "odd", odd },
 		{ "threads", threads },
 		{ "pending", pending },
+		{ "reuse", reuse },
+		{ "late", late },
 		{ "fragments", fragments },
 		{ "faults", faults },
 		{ "swapped", swapped },

@@ -109,6 +109,12 @@ def test_what_is_undone_by_and_by(place):
     assert place.run("most", preload=()).values["most"] == LIMIT
 
 
+@pytest.mark.parametrize("case", ["reuse", "late"])
+def test_large_memory_is_given_out_again(place, case):
+    place.run("pool", case, RATION_MEM=2 * LIMIT)
+    assert place.run("most", preload=()).values["most"] <= 2 * LIMIT
+
+
 FAULTS = ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemPoolCreate",
           "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolGetAttribute", "cuDeviceGetMemPool"]
 

@@ -138,15 +138,30 @@ static void end_given(struct piece *piece)
 	atomic_fetch_sub(&state.s.pieces, 1);
 }
 
+/*
+ * mutex held: what lies in [addr, addr + bytes) was freed in a way that is not seen here, or it
+ * would not be given out again.
+ */
+static void end_stale(uint64_t addr, uint64_t bytes)
+{
+	struct piece want = { .addr = addr };
+	struct piece *piece = RB_NFIND(piece_tree, &state.s.given, &want), *next;
+	struct piece *before = piece ? RB_PREV(piece_tree, &state.s.given, piece) :
+				       RB_MAX(piece_tree, &state.s.given);
+
+	if (before && before->addr + before->bytes > addr)
+		end_given(before);
+	for (; piece && piece->addr < addr + bytes; piece = next) {
+		next = RB_NEXT(piece_tree, &state.s.given, piece);
+		end_given(piece);
+	}
+}
+
 /* mutex held: without memory for it, it will not be a hole. */
 static void enter(const void *pool, uint64_t addr, uint64_t bytes)
 {
-	struct piece *piece = find_given(addr);
+	struct piece *piece = calloc(1, sizeof(*piece));
 
-	/* One that was freed in a way that is not seen here. */
-	if (piece)
-		end_given(piece);
-	piece = calloc(1, sizeof(*piece));
 	if (!piece)
 		return;
 	*piece = (struct piece){ .pool = pool, .addr = addr, .bytes = bytes };
@@ -162,6 +177,7 @@ void hole_given(const void *pool, uint64_t addr, uint64_t bytes)
 	for (int i = 0; i < HOLES; i++)
 		if (state.s.hole[i].pool)
 			cut(&state.s.hole[i], addr, bytes);
+	end_stale(addr, bytes);
 	if (bytes > POOL_STEP_BYTES)
 		enter(pool, addr, bytes);
 	pthread_mutex_unlock(&state.s.mutex);
@@ -194,6 +210,7 @@ void hole_free_end(uint64_t addr, bool is_freed)
 			continue;
 		hole->is_free = true;
 		if (!is_freed) {
+			end_stale(addr, hole->bytes);
 			enter(hole->pool, addr, hole->bytes);
 			end_hole(hole);
 		}

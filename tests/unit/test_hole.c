@@ -63,6 +63,29 @@ static void what_is_given_out_is_no_hole(void)
 	CHECK(!hole_find(&pool_a, 1, 1));
 }
 
+/* Freed where nobody saw it: small things that lie there since are no holes when they are freed. */
+static void what_was_freed_unseen(void)
+{
+	hole_init();
+	for (uint64_t at = 0; at < 4; at++) {
+		hole_given(&pool_a, 10 * STEP, 4 * STEP);
+		hole_given(&pool_a, (10 + at) * STEP, 512);
+		freed((10 + at) * STEP, 1);
+		freed(10 * STEP, 1);
+		CHECK(!hole_find(&pool_a, 1, 1) && !hole_any());
+	}
+	hole_given(&pool_a, 10 * STEP, 2 * STEP);
+	hole_given(&pool_a, 14 * STEP, 2 * STEP);
+	hole_given(&pool_a, 12 * STEP, 2 * STEP);
+	hole_given(&pool_a, 11 * STEP, 4 * STEP);
+	freed(10 * STEP, 1);
+	freed(12 * STEP, 1);
+	freed(14 * STEP, 1);
+	CHECK(!hole_find(&pool_a, 1, 1));
+	freed(11 * STEP, 1);
+	CHECK(hole_find(&pool_a, 1, 4 * STEP));
+}
+
 /* Another thread has it before its free is over; a free that failed; one that was not seen. */
 static void frees_that_are_overtaken(void)
 {
@@ -140,9 +163,8 @@ static void who_is_alone_is_alone(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		fresh_test(what_a_stream_has_freed),
-		fresh_test(what_is_given_out_is_no_hole),
-		fresh_test(frees_that_are_overtaken),
+		fresh_test(what_a_stream_has_freed), fresh_test(what_is_given_out_is_no_hole),
+		fresh_test(what_was_freed_unseen),   fresh_test(frees_that_are_overtaken),
 		fresh_test(who_is_alone_is_alone),
 	};
 

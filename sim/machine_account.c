@@ -19,7 +19,10 @@ static int take(int i, uint64_t bytes, uint64_t managed_bytes)
 		atomic_fetch_add_explicit(&share->used_bytes, bytes, memory_order_relaxed);
 		atomic_fetch_add_explicit(&share->managed_bytes, managed_bytes,
 					  memory_order_relaxed);
-		atomic_store_explicit(&state->used_bytes, used_bytes + bytes, memory_order_release);
+		used_bytes += bytes;
+		atomic_store_explicit(&state->used_bytes, used_bytes, memory_order_release);
+		if (used_bytes > atomic_load_explicit(&state->most_bytes, memory_order_relaxed))
+			atomic_store_explicit(&state->most_bytes, used_bytes, memory_order_relaxed);
 		err = 0;
 	}
 	machine_unlock(i);

@@ -25,7 +25,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 6,
+	MACHINE_LAYOUT = 7,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
@@ -51,6 +51,7 @@ struct machine_turn {
 struct machine_state {
 	alignas(64) _Atomic uint32_t lock; /* owner's slot + 1, | MACHINE_LOCK_WAITERS; futex */
 	alignas(64) _Atomic uint64_t used_bytes; /* the sum over all slots; under the lock */
+	_Atomic uint64_t most_bytes;             /* that it ever was, for tests; likewise */
 	struct machine_turn turn;
 	struct machine_ring sm, memory;
 };

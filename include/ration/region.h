@@ -156,7 +156,11 @@ struct ration_slot {
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
 	uint32_t by_descriptor; /* 1: the byte is held so, and may be lost while the owner lives */
 	uint32_t reserved1;
-	uint64_t reserved[2];
+	/*
+	 * Of what the slot is charged, what calls under way have reserved in doubt and may give
+	 * back in a moment, and the devices that it is of, as bits. The owner's; atomic.
+	 */
+	uint64_t doubted_bytes, doubted_devices;
 	uint64_t used_bytes[RATION_DEVICES]; /* what the owner believes; for views */
 	struct ration_entry entry[RATION_DEVICES];
 };

@@ -8,6 +8,7 @@
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
+#include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
 #include "core/pool.h"
@@ -67,6 +68,7 @@ void charge_init(const struct gpu_ops *ops)
 	handle_init();
 	context_init();
 	pool_init();
+	hole_init();
 	graph_init();
 	function_init();
 	library_init();
@@ -463,6 +465,7 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
 
 	track_drop_context(ctx, mark, freed_bytes);
+	hole_drop(NULL);
 	for (int d = 0; d < RATION_DEVICES; d++)
 		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }

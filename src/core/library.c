@@ -7,10 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* The link is first, so that what is found is known by it. */
+/*
+ * The link is first, so that what is found is known by it. With no context: what the library takes
+ * in each.
+ */
 struct place {
 	struct hash_link link; /* by both */
 	const void *library, *ctx;
+	uint64_t bytes;
 };
 
 struct library_state {
@@ -38,7 +42,7 @@ static struct place *find(const void *library, const void *ctx)
 	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
 }
 
-void library_enter(const void *library, const void *ctx)
+static void enter(const void *library, const void *ctx, uint64_t bytes)
 {
 	struct place *place;
 
@@ -47,10 +51,34 @@ void library_enter(const void *library, const void *ctx)
 	if (place) {
 		place->library = library;
 		place->ctx = ctx;
+		place->bytes = bytes;
 		place->link.key = key_of(library, ctx);
 		hash_insert(&state.s.places, &place->link);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void library_enter(const void *library, const void *ctx)
+{
+	enter(library, ctx, 0);
+}
+
+void library_note(const void *library, uint64_t bytes)
+{
+	if (bytes)
+		enter(library, NULL, bytes);
+}
+
+uint64_t library_bytes(const void *library)
+{
+	const struct place *place;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&state.s.mutex);
+	place = find(library, NULL);
+	bytes = place && place->library == library && !place->ctx ? place->bytes : 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
 }
 
 bool library_is_in(const void *library, const void *ctx)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Starts: fork children begin with nothing. */
 void library_init(void);
@@ -17,6 +18,10 @@ void library_enter(const void *library, const void *ctx);
 
 /* True when it was asked for there before. */
 bool library_is_in(const void *library, const void *ctx);
+
+/* It was loaded, and takes so many bytes in each context at least; 0 where nothing is known. */
+void library_note(const void *library, uint64_t bytes);
+uint64_t library_bytes(const void *library);
 
 /* It was unloaded, from every context. */
 void library_end(const void *library);

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/process.h"
 #include "base/tree.h"
+#include "core/doubt.h"
 #include "core/quota.h"
 #include "core/track.h"
 
@@ -16,7 +17,7 @@ struct pool {
 	const void *key;
 	struct dev dev;
 	enum pool_kind kind;
-	uint64_t ticket; /* of the figure settled last */
+	uint64_t settled; /* the number asked last when it was settled last */
 	uint64_t charged_bytes;
 	uint64_t pending_bytes; /* reservations of threads under way */
 	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
@@ -96,7 +97,18 @@ bool pool_device(const void *key, struct dev *out_dev)
 	return pool != NULL;
 }
 
-int pool_reserve(const void *key, uint64_t bytes)
+/* mutex held: charges `bytes`, at once. */
+static int take(const struct pool *pool, uint64_t bytes)
+{
+	int rc = quota_doubt(pool->dev, bytes);
+
+	if (rc == 0)
+		quota_doubt_over(pool->dev, bytes, 0);
+	return rc;
+}
+
+/* At once: the sum and pending_bytes grow together, as another thread's figure needs them. */
+static int reserve(const void *key, uint64_t bytes)
 {
 	struct pool *pool;
 	int rc = -EDQUOT;
@@ -104,9 +116,48 @@ int pool_reserve(const void *key, uint64_t bytes)
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
 	if (pool)
-		rc = quota_reserve(pool->dev, QUOTA_DATA, bytes);
+		rc = take(pool, bytes);
 	if (rc == 0)
 		pool->pending_bytes += bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+/* Others that are in doubt need the mutex: it is not held while they are waited for. */
+int pool_reserve(const void *key, uint64_t bytes)
+{
+	int rc = reserve(key, bytes);
+	int64_t end_ns = 0;
+	struct dev dev;
+
+	if (rc != -EDQUOT || !pool_device(key, &dev))
+		return rc;
+	quota_reap();
+	do
+		rc = reserve(key, bytes);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	return rc;
+}
+
+int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool is_firm)
+{
+	uint64_t bytes = is_firm ? bytes_sum(most_bytes, POOL_STEP_BYTES) : most_bytes;
+	struct pool *pool;
+	int rc = -EDQUOT;
+
+	*d = (struct pool_doubt){ .pool = key };
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool) {
+		d->dev = pool->dev;
+		rc = quota_doubt(pool->dev, bytes);
+	}
+	if (rc == 0) {
+		pool->pending_bytes += bytes;
+		d->bytes = bytes;
+		d->most_bytes = most_bytes;
+		d->is_firm = is_firm;
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;
 }
@@ -157,7 +208,7 @@ static void add_physical(const struct pool *pool, int64_t bytes)
  */
 static int grow(struct pool *pool, uint64_t bytes)
 {
-	int rc = quota_reserve(pool->dev, QUOTA_DATA, bytes);
+	int rc = take(pool, bytes);
 
 	if (rc == -EDQUOT) {
 		rc = quota_charge(pool->dev, QUOTA_DATA, bytes);
@@ -166,55 +217,78 @@ static int grow(struct pool *pool, uint64_t bytes)
 	return rc;
 }
 
-/* mutex held: charges `bytes` more, `own` of them reserved by this thread. 0 or -ESTALE. */
-static int charge_more(struct pool *pool, uint64_t bytes, uint64_t own)
+/* What this thread has reserved when it settles. */
+struct own {
+	uint64_t bytes;      /* that no other thread's figure has used */
+	uint64_t most_bytes; /* of it, what its own call may have taken; the rest is used last */
+	uint64_t back_bytes; /* out: what is to be released */
+};
+
+/* mutex held: charges `bytes` more. 0 or -ESTALE. */
+static int charge_more(struct pool *pool, uint64_t bytes, struct own *own)
 {
-	uint64_t borrowed;
+	uint64_t first = bytes_least(bytes, own->most_bytes), borrowed, rest;
 	int rc = 0;
 
-	if (bytes <= own) {
-		quota_release(pool->dev, QUOTA_DATA, own - bytes);
-	} else {
-		borrowed = bytes_least(bytes - own, pool->pending_bytes - pool->used_bytes);
-		pool->used_bytes += borrowed;
-		if (bytes > own + borrowed)
-			rc = grow(pool, bytes - own - borrowed);
-		if (rc < 0)
-			bytes = own + borrowed;
-	}
+	borrowed = bytes_least(bytes - first, pool->pending_bytes - pool->used_bytes);
+	pool->used_bytes += borrowed;
+	rest = bytes_least(bytes - first - borrowed, own->bytes - first);
+	own->back_bytes = own->bytes - first - rest;
+	if (bytes > first + borrowed + rest)
+		rc = grow(pool, bytes - first - borrowed - rest);
+	if (rc < 0)
+		bytes = first + borrowed + rest;
 	pool->charged_bytes += bytes;
 	add_physical(pool, (int64_t)bytes);
 	return rc;
 }
 
-/* mutex held: the pool holds `bytes` less; `own` were reserved by this thread for nothing. */
-static void charge_less(struct pool *pool, uint64_t bytes, uint64_t own)
+/* mutex held: the pool holds `bytes` less; what this thread has reserved was for nothing. */
+static void charge_less(struct pool *pool, uint64_t bytes, struct own *own)
 {
 	pool->charged_bytes -= bytes;
 	pool->over_bytes -= bytes_least(pool->over_bytes, bytes);
 	add_physical(pool, -(int64_t)bytes);
-	quota_release(pool->dev, QUOTA_DATA, bytes + own);
+	own->back_bytes = own->bytes + bytes;
+}
+
+/* mutex held. True where the figure may be older than the one that was settled last. */
+static bool is_aside(const struct pool *pool, uint64_t ticket)
+{
+	return ticket <= pool->settled;
+}
+
+/* mutex held. As pool_settle(), but for what is to be released. */
+static int settle(struct pool *pool, uint64_t ticket, uint64_t held_bytes, struct own *own)
+{
+	int rc = 0;
+
+	if (ticket == POOL_ASKED_OFTEN && held_bytes < pool->charged_bytes)
+		held_bytes = pool->charged_bytes;
+	pool->settled = atomic_load(&state.s.asked);
+	if (held_bytes >= pool->charged_bytes)
+		rc = charge_more(pool, held_bytes - pool->charged_bytes, own);
+	else
+		charge_less(pool, pool->charged_bytes - held_bytes, own);
+	return rc;
 }
 
 int pool_settle(const void *key, uint64_t ticket, uint64_t held_bytes, uint64_t reserved_bytes)
 {
 	struct pool *pool;
-	uint64_t own;
+	struct own own;
 	int rc = 0;
 
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
 	if (!pool)
 		goto out;
-	own = take_reservation(pool, reserved_bytes);
-	if (ticket < pool->ticket)
-		held_bytes = pool->charged_bytes;
-	else
-		pool->ticket = ticket;
-	if (held_bytes >= pool->charged_bytes)
-		rc = charge_more(pool, held_bytes - pool->charged_bytes, own);
-	else
-		charge_less(pool, pool->charged_bytes - held_bytes, own);
+	rc = is_aside(pool, ticket) ? -EAGAIN : 0;
+	if (rc < 0)
+		goto out;
+	own.bytes = own.most_bytes = take_reservation(pool, reserved_bytes);
+	rc = settle(pool, ticket, held_bytes, &own);
+	quota_release(pool->dev, QUOTA_DATA, own.back_bytes);
 	if (rc == 0 && is_over(pool))
 		rc = -EDQUOT;
 out:
@@ -222,18 +296,112 @@ out:
 	return rc;
 }
 
+/*
+ * mutex held: the pool grew for the call, by some of what was reserved for it, or by what nobody
+ * has reserved. That may stay while the step is left, of which others under way may still give
+ * back.
+ */
+static bool may_stay(const struct pool_doubt *d)
+{
+	return d->is_firm || doubt_left_at_best(d->dev, d->bytes) >= POOL_STEP_BYTES;
+}
+
+/* `bytes` of it are in doubt no more, `back_bytes` are released. */
+static void end_doubt(struct pool_doubt *d, uint64_t bytes, uint64_t back_bytes)
+{
+	if (bytes || back_bytes)
+		quota_doubt_over(d->dev, bytes, back_bytes);
+	d->bytes -= bytes;
+}
+
+int pool_settle_doubt(struct pool_doubt *d, uint64_t ticket, uint64_t held_bytes)
+{
+	uint64_t charged_bytes, over_bytes, grown_bytes;
+	struct pool *pool;
+	struct own own;
+	int rc = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(d->pool);
+	if (!pool) {
+		end_doubt(d, d->bytes, d->bytes);
+		goto out;
+	}
+	rc = is_aside(pool, ticket) ? -EAGAIN : 0;
+	if (rc < 0)
+		goto out;
+	charged_bytes = pool->charged_bytes;
+	over_bytes = pool->over_bytes;
+	own.bytes = take_reservation(pool, d->bytes);
+	own.most_bytes = bytes_least(own.bytes, d->most_bytes);
+	rc = settle(pool, ticket, held_bytes, &own);
+	/* What another's figure has used of it, what this one has, and what is beyond both. */
+	grown_bytes = bytes_beyond(d->bytes, own.bytes) +
+		      bytes_least(bytes_beyond(pool->charged_bytes, charged_bytes),
+				  own.most_bytes) +
+		      bytes_beyond(pool->over_bytes, over_bytes);
+	end_doubt(d, bytes_beyond(d->bytes, grown_bytes), own.back_bytes);
+	if (rc == 0 && (is_over(pool) || (grown_bytes && !may_stay(d))))
+		rc = -EDQUOT;
+	if (rc != -EDQUOT)
+		end_doubt(d, d->bytes, 0);
+out:
+	pthread_mutex_unlock(&state.s.mutex);
+	return rc;
+}
+
+void pool_undone(struct pool_doubt *d)
+{
+	end_doubt(d, d->bytes, 0);
+}
+
+void pool_doubt_move(struct pool_doubt *d, const void *key)
+{
+	struct pool *from, *to;
+
+	pthread_mutex_lock(&state.s.mutex);
+	from = find(d->pool);
+	to = find(key);
+	/* What another thread's figure has used of it stays with the pool that grew. */
+	if (from && to && from->used_bytes == 0) {
+		from->pending_bytes -= d->bytes;
+		to->pending_bytes += d->bytes;
+		d->pool = key;
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* mutex held. */
+static void keep(struct pool *pool, uint64_t own)
+{
+	pool->charged_bytes += own;
+	add_physical(pool, (int64_t)own);
+}
+
 void pool_keep(const void *key, uint64_t reserved_bytes)
 {
 	struct pool *pool;
-	uint64_t own;
 
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
+	if (pool)
+		keep(pool, take_reservation(pool, reserved_bytes));
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void pool_keep_doubt(struct pool_doubt *d)
+{
+	struct pool *pool;
+	uint64_t own = d->bytes, kept = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(d->pool);
 	if (pool) {
-		own = take_reservation(pool, reserved_bytes);
-		pool->charged_bytes += own;
-		add_physical(pool, (int64_t)own);
+		own = take_reservation(pool, d->bytes);
+		kept = bytes_least(own, d->most_bytes);
+		keep(pool, kept);
 	}
+	end_doubt(d, d->bytes, own - kept);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

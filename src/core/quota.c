@@ -1,11 +1,14 @@
 #include "core/quota.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "core/doubt.h"
 #include "core/limit.h"
 #include "shm/account.h"
+#include "shm/doubted.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,6 +42,7 @@ struct quota_state {
 	bool is_settled[RATION_DEVICES];
 	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
 	uint64_t taken_bytes[RATION_DEVICES]; /* of QUOTA_DATA, ever */
+	uint64_t doubted_bytes[RATION_DEVICES];
 };
 PROCESS_STATE(quota_state, state);
 
@@ -208,20 +212,51 @@ static void hold(int d, enum quota_kind kind, uint64_t bytes)
 	mirror(d, true);
 }
 
+/* mutex held, after check(). */
+static int add_locked(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	uint64_t limit = limit_of(dev, true);
+	int rc = passes_alone(dev, bytes, limit) ? -EDQUOT :
+						   account_add(holder_of(dev.v), bytes, limit);
+
+	if (rc == 0)
+		hold(dev.v, kind, bytes);
+	return rc;
+}
+
 static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
-	uint64_t limit;
 	int rc;
 
 	lock();
 	rc = check();
-	if (rc == 0) {
-		limit = limit_of(dev, true);
-		rc = passes_alone(dev, bytes, limit) ? -EDQUOT :
-						       account_add(holder_of(dev.v), bytes, limit);
-	}
 	if (rc == 0)
-		hold(dev.v, kind, bytes);
+		rc = add_locked(dev, kind, bytes);
+	unlock();
+	return rc;
+}
+
+/* mutex held, after check(). Before the sum grows and after it fell: who is refused sees why. */
+static void set_doubted(int d, uint64_t bytes)
+{
+	state.s.doubted_bytes[d] = bytes;
+	doubted_show(state.s.region->own, state.s.slot, state.s.doubted_bytes);
+}
+
+int quota_doubt(struct dev dev, uint64_t bytes)
+{
+	int rc;
+
+	if (bytes > UINT64_MAX / 4)
+		return -EDQUOT;
+	lock();
+	rc = check();
+	if (rc == 0) {
+		set_doubted(dev.v, state.s.doubted_bytes[dev.v] + bytes);
+		rc = add_locked(dev, QUOTA_DATA, bytes);
+		if (rc < 0)
+			set_doubted(dev.v, state.s.doubted_bytes[dev.v] - bytes);
+	}
 	unlock();
 	return rc;
 }
@@ -257,12 +292,16 @@ void quota_reap(void)
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc = add(dev, kind, bytes);
+	int64_t end_ns = 0;
 
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
 	reap();
-	return add(dev, kind, bytes);
+	do
+		rc = add(dev, kind, bytes);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	return rc;
 }
 
 /* mutex held. */
@@ -277,6 +316,18 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 		return;
 	mirror(d, false);
 	account_sub(holder_of(d), bytes);
+}
+
+void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes)
+{
+	uint64_t *doubted = &state.s.doubted_bytes[dev.v];
+
+	lock();
+	if (back_bytes)
+		take_off(dev.v, QUOTA_DATA, back_bytes);
+	if (check() == 0)
+		set_doubted(dev.v, *doubted - bytes_least(*doubted, bytes));
+	unlock();
 }
 
 /* mutex held. */
@@ -494,6 +545,11 @@ uint64_t quota_left(struct dev dev)
 	uint64_t limit = quota_limit(dev);
 
 	return left_of(limit, quota_used(dev));
+}
+
+uint64_t quota_doubted(struct dev dev)
+{
+	return is_whole() ? doubted_sum(state.s.region->own, dev.v) : 0;
 }
 
 const char *quota_uuid(struct dev dev)

@@ -19,9 +19,22 @@ void quota_init(struct region *region, struct slot *slot);
 
 /*
  * Charges `bytes` if the tenant's sum stays within the limit; dead processes are reaped before it
- * says no. 0 or -EDQUOT.
+ * says no, and what calls under way have reserved in doubt is waited for. 0 or -EDQUOT.
  */
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
+/*
+ * As that, of QUOTA_DATA, in doubt: the most that a call about to be made may take, all or some of
+ * which comes back after it. Nobody is refused for want of it before it was waited for, a little.
+ * At once: nothing is reaped or waited for.
+ */
+int quota_doubt(struct dev dev, uint64_t bytes);
+
+/* The call is over: `bytes` are in doubt no more, `back_bytes` of them are released. */
+void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes);
+
+/* What all have in doubt on the device, and perhaps more; the dead too, until they are reaped. */
+uint64_t quota_doubted(struct dev dev);
 
 /*
  * Charges `bytes` whatever the limit: the card has given them already. 0, or -ESTALE when the

@@ -1,15 +1,21 @@
 #include "drv/gpu_pool.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "core/gate.h"
 #include "core/graph.h"
+#include "core/hole.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 
+#include <errno.h>
+
 /* How long a refusal waits until the stream has come to the free of what is refused. */
 #define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
-#define UNDO_NAP_NS (20 * NSEC_PER_USEC)
+/* How often a figure that another thread has overtaken is asked for again. */
+enum { SETTLE_TRIES = 16 };
+#define STREAM_NAP_NS (20 * NSEC_PER_USEC)
 
 static bool ask(CUmemoryPool pool, CUmemPool_attribute what, uint64_t *out_bytes)
 {
@@ -114,8 +120,8 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes)
 	return ask((CUmemoryPool)(uintptr_t)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, out_bytes);
 }
 
-/* Has the pool give back what it does not use. False where it keeps that. */
-static bool trim(const void *pool)
+/* Has the pool give back what it does not use beyond `keep_bytes`. False where it keeps that. */
+static bool trim_to(const void *pool, uint64_t keep_bytes)
 {
 	struct relaxed r;
 	struct dev store;
@@ -124,17 +130,33 @@ static bool trim(const void *pool)
 	if (graph_is_store(pool, &store) || !real.cuMemPoolTrimTo)
 		return false;
 	r = relaxed_begin();
-	is_done = GATE_CALL(real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, 0)) == CUDA_SUCCESS;
+	hole_call_begin();
+	is_done = GATE_CALL(real.cuMemPoolTrimTo((CUmemoryPool)(uintptr_t)pool, keep_bytes)) ==
+		  CUDA_SUCCESS;
+	hole_drop(pool);
+	hole_call_end();
 	relaxed_end(r);
 	return is_done;
 }
 
+static bool trim(const void *pool)
+{
+	return trim_to(pool, 0);
+}
+
 static int settle(const void *pool, uint64_t reserved_bytes)
 {
-	uint64_t ticket = pool_ask(), held;
+	uint64_t ticket, held;
+	int rc;
 
-	if (gpu_pool_held(pool, &held))
-		return pool_settle(pool, ticket, held, reserved_bytes);
+	for (int tries = 0;; tries++) {
+		ticket = tries < SETTLE_TRIES ? pool_ask() : POOL_ASKED_OFTEN;
+		if (!gpu_pool_held(pool, &held))
+			break;
+		rc = pool_settle(pool, ticket, held, reserved_bytes);
+		if (rc != -EAGAIN)
+			return rc;
+	}
 	pool_keep(pool, reserved_bytes);
 	return 0;
 }
@@ -145,6 +167,23 @@ int gpu_pool_settle(const void *pool, uint64_t reserved_bytes)
 
 	/* What it does not use may be more than it grew past the limit. */
 	return rc < 0 && trim(pool) ? settle(pool, 0) : rc;
+}
+
+int gpu_pool_settle_doubt(struct pool_doubt *d)
+{
+	uint64_t ticket, held;
+	int rc;
+
+	for (int tries = 0;; tries++) {
+		ticket = tries < SETTLE_TRIES ? pool_ask() : POOL_ASKED_OFTEN;
+		if (!gpu_pool_held(d->pool, &held))
+			break;
+		rc = pool_settle_doubt(d, ticket, held);
+		if (rc != -EAGAIN)
+			return rc;
+	}
+	pool_keep_doubt(d);
+	return 0;
 }
 
 bool gpu_pool_of(CUdeviceptr addr, CUmemoryPool *out_pool)
@@ -168,6 +207,21 @@ uint64_t gpu_pool_room(CUmemoryPool pool)
 	    !ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
 		return 0;
 	return held > used ? held - used : 0;
+}
+
+uint64_t gpu_pool_stream_id(CUstream stream)
+{
+	unsigned long long id;
+
+	return real.cuStreamGetId && real.cuStreamGetId(stream, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+bool gpu_pool_keeps(CUmemoryPool pool)
+{
+	uint64_t held, threshold;
+
+	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) &&
+	       ask(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) && threshold >= held;
 }
 
 bool gpu_pool_is_empty(CUmemoryPool pool)
@@ -201,14 +255,44 @@ bool gpu_pool_reclaim(struct dev dev)
 	return refresh(dev, true);
 }
 
-void gpu_pool_undone(struct dev dev, CUstream stream)
+/* Has one pool give back some of what it does not use; returns how much. */
+static uint64_t shrink(const void *pool, uint64_t bytes)
 {
-	int64_t end_ns = clock_now_ns() + UNDO_WAIT_NS;
+	uint64_t before = pool_charged(pool), room = gpu_pool_room((CUmemoryPool)(uintptr_t)pool);
+
+	if (room == 0 || !trim_to(pool, before - bytes_least(before, bytes)))
+		return 0;
+	gpu_pool_settle(pool, 0);
+	return bytes_beyond(before, pool_charged(pool));
+}
+
+void gpu_pool_shrink(struct dev dev, const void *last, uint64_t bytes)
+{
+	const void *pool = NULL;
+	struct dev store;
+
+	while (bytes && (pool = pool_next(dev, pool)))
+		if (pool != last && !graph_is_store(pool, &store))
+			bytes = bytes_beyond(bytes, shrink(pool, bytes));
+	if (bytes)
+		shrink(last, bytes);
+}
+
+void gpu_pool_await(CUstream stream, int64_t wait_ns)
+{
+	int64_t end_ns = clock_now_ns() + wait_ns;
 	struct relaxed r = relaxed_begin();
 
 	while (real.cuStreamQuery && real.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY &&
 	       clock_now_ns() < end_ns)
-		clock_sleep_ns(UNDO_NAP_NS);
+		clock_sleep_ns(STREAM_NAP_NS);
 	relaxed_end(r);
-	gpu_pool_reclaim(dev);
+}
+
+void gpu_pool_undo(const struct pool_doubt *d, CUstream stream)
+{
+	gpu_pool_await(stream, UNDO_WAIT_NS);
+	shrink(d->pool, d->bytes);
+	if (pool_any_over(d->dev))
+		gpu_pool_reclaim(d->dev);
 }

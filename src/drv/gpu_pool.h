@@ -30,6 +30,12 @@ bool gpu_pool_held(const void *pool, uint64_t *out_bytes);
  */
 int gpu_pool_settle(const void *pool, uint64_t reserved_bytes);
 
+/*
+ * As that after an allocation, as pool_settle_doubt(): nothing is undone. Where the driver does not
+ * say, what the pool may have grown by stays charged.
+ */
+int gpu_pool_settle_doubt(struct pool_doubt *d);
+
 /* The pool that memory at the address came from; false when the driver does not say. */
 bool gpu_pool_of(CUdeviceptr addr, CUmemoryPool *out_pool);
 
@@ -50,7 +56,22 @@ void gpu_pool_refresh(struct dev dev);
 bool gpu_pool_reclaim(struct dev dev);
 
 /*
- * An allocation that passed the limit was freed in `stream`: what the pool took for it goes back to
+ * Has pools of the device give back `bytes` that they do not use, `last` only if others have not
+ * enough, and settles.
+ */
+void gpu_pool_shrink(struct dev dev, const void *last, uint64_t bytes);
+
+/*
+ * An allocation that is not to stay was freed in `stream`: what the pool took for it goes back to
  * the card, at once if the stream comes to it soon, else when the pool is looked at next.
  */
-void gpu_pool_undone(struct dev dev, CUstream stream);
+void gpu_pool_undo(const struct pool_doubt *d, CUstream stream);
+
+/* A number that no other stream of this process has or had; 0 when the driver does not say. */
+uint64_t gpu_pool_stream_id(CUstream stream);
+
+/* True when the pool gives nothing back to the card but by a trim. */
+bool gpu_pool_keeps(CUmemoryPool pool);
+
+/* Waits some time until the stream has done all work; for what was freed in it. */
+void gpu_pool_await(CUstream stream, int64_t wait_ns);

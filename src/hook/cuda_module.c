@@ -3,58 +3,75 @@
  * shows.
  */
 #include "core/gate.h"
+#include "core/image.h"
 #include "core/library.h"
 #include "hook/first_launch.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
-static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
+static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
+			      uint64_t bytes)
 {
+	(void)bytes;
+	if (res != CUDA_SUCCESS)
+		overhead_cancel(o);
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
 	GATE_CALL(real.cuModuleUnload(*module));
 	return overhead_refuse(o);
 }
 
-static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library)
+/* Its variables come with the first question for something in it. */
+static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library,
+			       uint64_t bytes)
 {
+	if (res != CUDA_SUCCESS)
+		overhead_cancel(o);
+	else if (o->counts)
+		library_note(*library, bytes);
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
+	library_end(*library);
 	GATE_CALL(real.cuLibraryUnload(*library));
 	return overhead_refuse(o);
 }
 
 /*
- * Defines hook_<sym>(params): a load into *out, finished by `finish`, that calls the driver with
- * args.
+ * Defines hook_<sym>(params): a load of `image` (NULL: of a file) into *out, finished by `finish`,
+ * that calls the driver with args; its variables are taken then if is_whole.
  */
-#define LOAD(sym, finish, out, params, args)                              \
-	CUresult hook_##sym params                                        \
-	{                                                                 \
-		struct overhead o;                                        \
-                                                                          \
-		if (!ENTER_HAS(sym))                                      \
-			return enter_missing();                           \
-		overhead_begin(&o);                                       \
-		return finish(&o, ROOM_CALL_HERE(0, real.sym args), out); \
+#define LOAD(sym, finish, is_whole, out, image, params, args)                    \
+	CUresult hook_##sym params                                               \
+	{                                                                        \
+		uint64_t bytes = image_variable_bytes(image);                    \
+		struct overhead o;                                               \
+		CUresult res;                                                    \
+                                                                                 \
+		if (!ENTER_HAS(sym))                                             \
+			return enter_missing();                                  \
+		overhead_begin(&o);                                              \
+		res = overhead_reserve(&o, (is_whole) ? bytes : 0);              \
+		if (res != CUDA_SUCCESS)                                         \
+			return res;                                              \
+		return finish(&o, ROOM_CALL_HERE(0, real.sym args), out, bytes); \
 	}
 
-LOAD(cuModuleLoad, finish_module, out_module, (CUmodule * out_module, const char *path),
+LOAD(cuModuleLoad, finish_module, true, out_module, NULL, (CUmodule * out_module, const char *path),
      (out_module, path))
-LOAD(cuModuleLoadData, finish_module, out_module, (CUmodule * out_module, const void *image),
-     (out_module, image))
-LOAD(cuModuleLoadDataEx, finish_module, out_module,
+LOAD(cuModuleLoadData, finish_module, true, out_module, image,
+     (CUmodule * out_module, const void *image), (out_module, image))
+LOAD(cuModuleLoadDataEx, finish_module, true, out_module, image,
      (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
       void **values),
      (out_module, image, count, options, values))
-LOAD(cuModuleLoadFatBinary, finish_module, out_module, (CUmodule * out_module, const void *image),
-     (out_module, image))
-LOAD(cuLibraryLoadData, finish_library, out_library,
+LOAD(cuModuleLoadFatBinary, finish_module, true, out_module, image,
+     (CUmodule * out_module, const void *image), (out_module, image))
+LOAD(cuLibraryLoadData, finish_library, false, out_library, code,
      (CUlibrary * out_library, const void *code, CUjit_option *jit_options, void **jit_values,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      (out_library, code, jit_options, jit_values, jit_count, options, values, count))
-LOAD(cuLibraryLoadFromFile, finish_library, out_library,
+LOAD(cuLibraryLoadFromFile, finish_library, false, out_library, NULL,
      (CUlibrary * out_library, const char *path, CUjit_option *jit_options, void **jit_values,
       unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
      (out_library, path, jit_options, jit_values, jit_count, options, values, count))

@@ -3,6 +3,8 @@
  * it serves from what it holds costs nothing more, and none of this synchronises.
  */
 #include "base/bytes.h"
+#include "core/doubt.h"
+#include "core/hole.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
@@ -11,8 +13,12 @@
 
 #include <errno.h>
 
-/* A pool grows by this at least, and in multiples of it (docs/real-gpu.md). */
-#define POOL_UNIT_BYTES (UINT64_C(32) << 20)
+/*
+ * How long one waits before a refusal for what the program has freed and the stream not come to:
+ * small requests rather find other room.
+ */
+#define FREED_WAIT_NS NSEC_PER_SEC
+#define LARGE_FREED_WAIT_NS (10 * NSEC_PER_SEC)
 
 /* One allocation call with its arguments bound: the forms differ in those alone. */
 struct async {
@@ -91,53 +97,148 @@ static bool is_wrong(CUstream stream, CUresult *out_res)
 	return *out_res != CUDA_SUCCESS;
 }
 
-/*
- * Reserves what the pool may grow by, for a request that its own room does not serve. Before it is
- * refused, pools that hold more than they use give it back. Room that lies in pieces may not serve
- * it after all: then the pool grows unreserved, past the limit perhaps, until that is undone. Until
- * then nothing more is asked of it, so every thread is above the limit by one request at most.
- */
-static int reserve(const struct async *a, CUmemoryPool pool, struct dev dev, uint64_t *out_bytes)
+/* As pool_doubt(), and what others have in doubt is waited for, a little. */
+static int doubt(struct pool_doubt *d, CUmemoryPool pool, struct dev dev, uint64_t most_bytes,
+		 bool is_firm)
 {
-	uint64_t want = bytes_round_up(a->size_bytes, POOL_UNIT_BYTES);
+	uint64_t bytes = is_firm ? bytes_sum(most_bytes, POOL_STEP_BYTES) : most_bytes;
+	int64_t end_ns = 0;
 	int rc;
 
-	*out_bytes = 0;
-	for (bool is_asked = false;; is_asked = true) {
-		if (!pool_any_over(dev) && gpu_pool_room(pool) >= a->size_bytes)
-			return 0;
-		rc = pool_reserve(pool, want);
-		if (rc == 0)
-			*out_bytes = want;
-		if (rc != -EDQUOT || is_asked)
-			return rc;
-		if (is_capturing(a->stream))
-			return 0;
-		if (!charge_ask_card(dev))
-			return rc;
-	}
+	do
+		rc = pool_doubt(d, pool, most_bytes, is_firm);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	return rc;
+}
+
+static int doubt_either(struct pool_doubt *d, CUmemoryPool pool, struct dev dev,
+			uint64_t most_bytes)
+{
+	int rc = doubt(d, pool, dev, most_bytes, true);
+
+	return rc == -EDQUOT ? doubt(d, pool, dev, most_bytes, false) : rc;
+}
+
+/* A request on its way: what is reserved for it, or that it has a hole of its own (core/hole.h). */
+struct request {
+	struct pool_doubt doubt;
+	bool is_alone;
+};
+
+/* True when the request will be served from a hole, with the calling thread alone until it is. */
+static bool find_hole(struct request *r, const struct async *a, CUmemoryPool pool)
+{
+	uint64_t stream;
+
+	if (a->size_bytes <= POOL_STEP_BYTES || !hole_any())
+		return false;
+	stream = gpu_pool_stream_id(a->stream);
+	if (!stream || !gpu_pool_keeps(pool) || !hole_alone_begin())
+		return false;
+	r->is_alone = hole_find(pool, stream, a->size_bytes);
+	if (!r->is_alone)
+		hole_alone_end();
+	return r->is_alone;
 }
 
 /*
- * Settles what a call took. Another thread may have set another current pool since it was asked
- * for: the one that served the call is settled too.
+ * The pool seems to have room, but may grow all the same, and the limit has no room for that. So
+ * pools make some; at last as the driver does on a full card: what the stream has yet to come to is
+ * waited for.
  */
-static int settle(const struct async *a, CUresult res, CUmemoryPool pool, struct dev dev,
-		  uint64_t reserved_bytes)
+static int make_room(struct request *r, const struct async *a, CUmemoryPool pool, struct dev dev,
+		     uint64_t most_bytes)
 {
-	int rc = gpu_pool_settle(pool, reserved_bytes);
-	CUmemoryPool served;
+	struct pool_doubt *d = &r->doubt;
+	int rc = doubt(d, pool, dev, most_bytes, false);
 
-	if (rc < 0 || a->is_named || res != CUDA_SUCCESS || !gpu_pool_of(*a->out_addr, &served) ||
-	    served == pool)
+	if (rc != -EDQUOT)
 		return rc;
-	return pool_enter(served, dev, POOL_DEVICE) ? gpu_pool_settle(served, 0) : -ENOMEM;
+	if (find_hole(r, a, pool))
+		return 0;
+	quota_reap();
+	gpu_pool_shrink(dev, pool,
+			bytes_beyond(bytes_sum(most_bytes, POOL_STEP_BYTES), quota_left(dev)));
+	rc = doubt_either(d, pool, dev, most_bytes);
+	if (rc == -EDQUOT && charge_ask_card(dev))
+		rc = doubt_either(d, pool, dev, most_bytes);
+	if (rc == -EDQUOT) {
+		gpu_pool_await(a->stream,
+			       most_bytes > POOL_STEP_BYTES ? LARGE_FREED_WAIT_NS : FREED_WAIT_NS);
+		if (charge_ask_card(dev))
+			rc = doubt_either(d, pool, dev, most_bytes);
+	}
+	return rc;
+}
+
+/*
+ * Reserves what the pool may grow by for the request, so that no growth is beyond the limit. Before
+ * it is refused, pools that hold more than they use give it back.
+ */
+static int reserve(struct request *r, const struct async *a, CUmemoryPool pool, struct dev dev)
+{
+	uint64_t most_bytes = bytes_round_up(a->size_bytes, POOL_STEP_BYTES);
+	struct pool_doubt *d = &r->doubt;
+	int rc = pool_doubt(d, pool, most_bytes, true);
+
+	r->is_alone = false;
+	if (rc != -EDQUOT)
+		return rc;
+	if (is_capturing(a->stream))
+		return 0;
+	if (gpu_pool_room(pool) >= a->size_bytes)
+		return make_room(r, a, pool, dev, most_bytes);
+	quota_reap();
+	rc = doubt(d, pool, dev, most_bytes, true);
+	return rc == -EDQUOT && charge_ask_card(dev) ? doubt(d, pool, dev, most_bytes, true) : rc;
+}
+
+/*
+ * Settles what a call took of `pool`, which served it. Another thread may have set another current
+ * pool since it was asked for: then both are settled.
+ */
+static int settle(struct pool_doubt *d, CUmemoryPool pool)
+{
+	if (pool != d->pool && !pool_enter(pool, d->dev, POOL_DEVICE)) {
+		gpu_pool_settle_doubt(d);
+		return -ENOMEM;
+	}
+	if (pool != d->pool)
+		pool_doubt_move(d, pool);
+	if (pool != d->pool)
+		gpu_pool_settle(pool, 0);
+	return gpu_pool_settle_doubt(d);
+}
+
+/* Calls the driver and settles. */
+static int call_and_settle(struct request *r, const struct async *a, async_fn *call, struct dev dev,
+			   CUresult *out_res)
+{
+	CUmemoryPool pool = (CUmemoryPool)(uintptr_t)r->doubt.pool;
+	int rc;
+
+	if (!r->is_alone)
+		hole_call_begin();
+	/* A pool takes whole units of the card, whatever it is asked for. */
+	*out_res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_STEP_BYTES), call(a));
+	if (!a->is_named && *out_res == CUDA_SUCCESS)
+		gpu_pool_of(*a->out_addr, &pool);
+	/* What a capture gives is a graph's. */
+	if (*out_res == CUDA_SUCCESS &&
+	    (a->size_bytes <= POOL_STEP_BYTES || !is_capturing(a->stream)))
+		hole_given(pool, *a->out_addr, a->size_bytes);
+	rc = settle(&r->doubt, pool);
+	if (r->is_alone)
+		hole_alone_end();
+	else
+		hole_call_end();
+	return rc;
 }
 
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	CUmemoryPool pool = NULL;
-	uint64_t reserved_bytes;
+	struct request r;
 	enum enter what;
 	bool is_undone;
 	struct dev dev;
@@ -151,20 +252,19 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 		return init_is_member() ? CUDA_ERROR_OUT_OF_MEMORY : enter_refusal();
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(a));
-	rc = reserve(a, pool, dev, &reserved_bytes);
+	rc = reserve(&r, a, pool, dev);
 	if (rc == -EDQUOT && is_wrong(a->stream, &res))
 		return res;
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
-	/* A pool takes whole units of the card, whatever it is asked for. */
-	res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_UNIT_BYTES), call(a));
-	rc = settle(a, res, pool, dev, reserved_bytes);
+	rc = call_and_settle(&r, a, call, dev, &res);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
 		GATE_CALL(give_back(*a->out_addr, a->stream));
-		gpu_pool_undone(dev, a->stream);
+		gpu_pool_undo(&r.doubt, a->stream);
 	}
+	pool_undone(&r.doubt);
 	charge_over();
 	return is_undone ? enter_refused(rc, dev, a->size_bytes) : res;
 }
@@ -227,22 +327,29 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out_addr, size_t size_by
 
 /*
  * cuMemAlloc's memory may be freed so too. It goes when the stream comes to it: until then the
- * card's figure holds it, and it counts as overhead. An object outlasts all submitted work.
+ * card's figure holds it, and it counts as overhead. An object outlasts all submitted work. `named`
+ * is the stream by a name that is the same for all forms of the call.
  */
-static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
+static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUstream named)
 {
 	struct dev dev = { 0 };
 	struct track_node *node;
 	CUresult res;
+	bool is_hole;
 
-	if (movable_has(addr) && !is_capturing(stream)) {
-		if (is_wrong(stream, &res))
+	if (movable_has(addr) && !is_capturing(named)) {
+		if (is_wrong(named, &res))
 			return res;
 		if (object_free(addr) == 0)
 			return CUDA_SUCCESS;
 	}
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	is_hole = !node && hole_any();
+	if (is_hole)
+		hole_free_begin(addr, gpu_pool_stream_id(named));
 	res = GATE_CALL(call(addr, stream));
+	if (is_hole)
+		hole_free_end(addr, res == CUDA_SUCCESS);
 	if (node && res == CUDA_SUCCESS) {
 		charge_look_later(dev);
 		charge_end(node, dev);
@@ -254,14 +361,14 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream)
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
 {
-	return ENTER_HAS(cuMemFreeAsync) ? free_async(real.cuMemFreeAsync, addr, stream) :
+	return ENTER_HAS(cuMemFreeAsync) ? free_async(real.cuMemFreeAsync, addr, stream, stream) :
 					   enter_missing();
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
 {
 	return ENTER_HAS(cuMemFreeAsync_ptsz) ?
-		       free_async(real.cuMemFreeAsync_ptsz, addr, per_thread(stream)) :
+		       free_async(real.cuMemFreeAsync_ptsz, addr, stream, per_thread(stream)) :
 		       enter_missing();
 }
 
@@ -317,6 +424,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	gpu_pool_settle(pool, 0);
 	was_empty = gpu_pool_is_empty(pool);
 	taken = pool_take(pool);
+	hole_drop(pool);
 	res = GATE_CALL(real.cuMemPoolDestroy(pool));
 	if (taken && res == CUDA_SUCCESS)
 		pool_end(taken, was_empty);
@@ -333,7 +441,10 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 
 	if (!ENTER_HAS(cuMemPoolTrimTo))
 		return enter_missing();
+	hole_call_begin();
 	res = GATE_CALL(real.cuMemPoolTrimTo(pool, keep_bytes));
+	hole_drop(pool);
+	hole_call_end();
 	if (res == CUDA_SUCCESS && init_is_member())
 		gpu_pool_settle(pool, 0);
 	return res;

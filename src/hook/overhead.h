@@ -13,6 +13,7 @@ struct overhead {
 	bool is_refused; /* the limits cannot be held: nothing is to be made that lasts */
 	struct dev dev;
 	uint64_t before_bytes;
+	uint64_t reserved_bytes;
 	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 
@@ -21,6 +22,13 @@ void overhead_begin(struct overhead *o);
 
 /* Before a call on the device with this ordinal. */
 void overhead_begin_on(struct overhead *o, CUdevice ord);
+
+/*
+ * After it, before the call: reserves what the call takes at least. CUDA_SUCCESS, or the answer for
+ * the program, and then nothing is to be called. The other where the driver refused the call.
+ */
+CUresult overhead_reserve(struct overhead *o, uint64_t bytes);
+void overhead_cancel(struct overhead *o);
 
 /* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
 int overhead_finish(struct overhead *o);

@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "shm/account.h"
+#include "shm/doubted.h"
 #include "shm/lock.h"
 #include "shm/pace_slot.h"
 #include "shm/residency.h"
@@ -98,6 +99,7 @@ static void give_back(struct region *r, unsigned index)
 		__atomic_store_n(&r->own->slots[index].used_bytes[d], 0, __ATOMIC_RELAXED);
 		pace_slot_clear(&r->own->pace[d], index);
 	}
+	doubted_clear(r->own, index);
 	residency_clear(r->own, index);
 }
 

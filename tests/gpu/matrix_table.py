@@ -7,10 +7,12 @@ LACKING = {500: "NOT_FOUND", 801: "NOT_SUPPORTED", 1: "INVALID_VALUE", 101: "INV
 
 
 class Row:
-    """A way, and how large its pieces are. What the card does not show is counted as it was asked for."""
+    """A way, and how large its pieces are. What the card does not show is counted as it was asked for.
+    Pools grow until `spare` bytes of the limit are left."""
 
     def __init__(self, way, piece, most=4096, shows=True):
         self.way, self.piece, self.most, self.shows = way, piece, most, shows
+        self.spare = 32 * MIB if way.startswith(("async", "pool-")) else 0
 
     @property
     def name(self):
@@ -63,7 +65,8 @@ class Outcome:
     @property
     def is_exact(self):
         """Another piece would not have fitted."""
-        return self.result == OUT_OF_MEMORY and self.limit - self.held < max(self.step, 1)
+        left = self.limit - self.row.spare - self.held
+        return self.result == OUT_OF_MEMORY and 0 <= left < max(self.step, 1)
 
     @property
     def note(self):

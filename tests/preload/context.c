@@ -156,6 +156,58 @@ static void ignored(int argc, char **argv)
 	printf("handle %d\n", cuMemCreate(&handle, 2 * MIB, &prop, 0));
 }
 
+#define LARGE_MODULE(bytes)                               \
+	".version 6.0\n.target sm_50\n.address_size 64\n" \
+	".visible .global .align 4 .b8 data[" bytes "];\n"
+
+/* Takes and gives back a module of 64 MiB, or a library's, again and again. */
+static void load_large(void)
+{
+	CUlibrary library;
+	CUmodule module;
+
+	for (int i = 0; i < 20; i++) {
+		CUresult res = cuModuleLoadData(&module, LARGE_MODULE("67108864"));
+
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		if (res == CUDA_SUCCESS)
+			OK(cuModuleUnload(module));
+		OK(cuLibraryLoadData(&library, LARGE_MODULE("67108864"), NULL, NULL, 0, NULL, NULL,
+				     0));
+		res = cuLibraryGetModule(&module, library);
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		OK(cuLibraryUnload(library));
+	}
+}
+
+/* large-modules: what a text's variables take is reserved before it is loaded. */
+static void large_modules(int argc, char **argv)
+{
+	CUmodule module, kept;
+	CUlibrary library;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	load_large();
+	CHARGED_IS(0, 64 * MIB);
+	OK(cuModuleLoadData(&kept, LARGE_MODULE("67108864")));
+	IS(cuModuleLoadData(&module, LARGE_MODULE("67108864")), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuModuleLoadDataEx(&module, LARGE_MODULE("67108864"), 0, NULL, NULL),
+	   CUDA_ERROR_OUT_OF_MEMORY);
+	/* One that nobody asks for takes nothing. */
+	OK(cuLibraryLoadData(&library, LARGE_MODULE("67108864"), NULL, NULL, 0, NULL, NULL, 0));
+	IS(cuLibraryGetModule(&module, library), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuModuleLoadData(&module, LARGE_MODULE("9223372036854775807")),
+	   CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuModuleUnload(kept));
+	OK(cuLibraryGetModule(&module, library));
+	OK(cuLibraryUnload(library));
+	CHARGED_IS(0, 64 * MIB);
+	load_large();
+	CHARGED_IS(0, 64 * MIB);
+}
+
 /* modules: a module costs device memory, and one that passes the limit is not loaded. Fault 19. */
 static void modules(int argc, char **argv)
 {
@@ -392,10 +444,19 @@ static void churn(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },       { "references", references }, { "forms", forms },
-		{ "odd", odd },         { "untouched", untouched },   { "modules", modules },
-		{ "ignored", ignored }, { "together", together },     { "crowd", crowd },
-		{ "churn", churn },     { "libraries", libraries },   { 0 },
+		{ "ends", ends },
+		{ "references", references },
+		{ "forms", forms },
+		{ "odd", odd },
+		{ "untouched", untouched },
+		{ "modules", modules },
+		{ "large-modules", large_modules },
+		{ "ignored", ignored },
+		{ "together", together },
+		{ "crowd", crowd },
+		{ "churn", churn },
+		{ "libraries", libraries },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

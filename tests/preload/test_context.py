@@ -54,6 +54,13 @@ def test_no_context_is_made_for_the_program(place):
         place.run("context", "untouched", preload=()).lines == ["active 0", "active 1, flags 2"]
 
 
+def test_modules_whose_size_is_known(place):
+    """They are refused before they are loaded."""
+    limit = CONTEXT + 100 * MIB
+    place.run("context", "large-modules", RATION_MEM=limit)
+    assert place.run("most", preload=()).values["most"] <= limit
+
+
 # field fault 19: memory that no allocation call shows
 def test_modules(place):
     program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB,

@@ -1,5 +1,6 @@
 #include "core/pool.h"
 
+#include "core/doubt.h"
 #include "core/track.h"
 #include "member.h"
 
@@ -137,8 +138,10 @@ static void growth_of_another_thread_is_charged_once(void)
 	CHECK_EQ(quota_used(dev0), 0);
 }
 
-static void an_older_figure_is_dropped(void)
+/* Which of two figures is older cannot be told when they were asked for side by side. */
+static void a_figure_that_was_overtaken_is_asked_for_again(void)
 {
+	struct pool_doubt d;
 	struct member m;
 	uint64_t old, new;
 
@@ -148,8 +151,127 @@ static void an_older_figure_is_dropped(void)
 	new = pool_ask();
 	CHECK_EQ(pool_settle(&pool_a, new, 64, 0), 0);
 	CHECK_EQ(pool_reserve(&pool_a, 32), 0);
-	CHECK_EQ(pool_settle(&pool_a, old, 32, 32), 0);
+	CHECK((int)pool_settle(&pool_a, old, 32, 32) == -EAGAIN);
+	CHECK_EQ(quota_used(dev0), 96);
+	/* Nor is a number of use that was drawn before another was settled. */
+	new = pool_ask();
+	CHECK_EQ(pool_settle(&pool_a, pool_ask(), 64, 0), 0);
+	CHECK((int)pool_settle(&pool_a, new, 32, 32) == -EAGAIN);
+	CHECK_EQ(pool_settle(&pool_a, pool_ask(), 64, 32), 0);
 	CHECK_EQ(quota_used(dev0), 64);
+	/* In the end the larger one counts, whichever it is. */
+	CHECK_EQ(pool_settle(&pool_a, POOL_ASKED_OFTEN, 32, 0), 0);
+	CHECK_EQ(quota_used(dev0), 64);
+	CHECK_EQ(pool_settle(&pool_a, POOL_ASKED_OFTEN, 96, 0), 0);
+	CHECK_EQ(quota_used(dev0), 96);
+	old = pool_ask();
+	settle(&pool_a, 64, 0);
+	CHECK_EQ(pool_doubt(&d, &pool_a, 32, true), 0);
+	CHECK((int)pool_settle_doubt(&d, old, 64) == -EAGAIN);
+	CHECK_EQ(quota_used(dev0), 64 + 32 + POOL_STEP_BYTES);
+	CHECK_EQ(pool_settle_doubt(&d, pool_ask(), 64), 0);
+	CHECK_EQ(quota_used(dev0), 64);
+}
+
+#define STEP POOL_STEP_BYTES
+
+static int settle_doubt(struct pool_doubt *d, uint64_t held_bytes)
+{
+	return pool_settle_doubt(d, pool_ask(), held_bytes);
+}
+
+/* Growth stays where the step was left beside it, or is left after all. */
+static void what_may_stay(void)
+{
+	struct pool_doubt d, other;
+	struct member m;
+
+	join(&m, "160m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK((int)pool_doubt(&d, &pool_b, STEP, true) == -EDQUOT);
+	CHECK_EQ(pool_doubt(&d, &pool_a, STEP, true), 0);
+	CHECK_EQ(quota_used(dev0), 2 * STEP);
+	CHECK_EQ(settle_doubt(&d, STEP), 0);
+	CHECK_EQ(quota_used(dev0), STEP);
+	/* Nothing came of it. */
+	CHECK_EQ(pool_doubt(&d, &pool_a, 3 * STEP, true), 0);
+	CHECK_EQ(quota_used(dev0), 5 * STEP);
+	CHECK_EQ(settle_doubt(&d, STEP), 0);
+	CHECK_EQ(quota_used(dev0), STEP);
+	CHECK((int)pool_doubt(&d, &pool_a, 4 * STEP, true) == -EDQUOT);
+	/* It grew by less than it might have: the step is left. */
+	CHECK_EQ(pool_doubt(&d, &pool_a, 4 * STEP, false), 0);
+	CHECK_EQ(settle_doubt(&d, 4 * STEP), 0);
+	CHECK_EQ(quota_used(dev0), 4 * STEP);
+	/* The last step finds out, and no more. */
+	CHECK((int)pool_doubt(&d, &pool_a, STEP, true) == -EDQUOT);
+	CHECK_EQ(pool_doubt(&d, &pool_a, STEP, false), 0);
+	CHECK((int)pool_doubt(&other, &pool_a, STEP, false) == -EDQUOT);
+	CHECK_EQ(settle_doubt(&d, 4 * STEP), 0);
+	CHECK_EQ(pool_doubt(&d, &pool_a, STEP, false), 0);
+	CHECK((int)settle_doubt(&d, 5 * STEP) == -EDQUOT);
+	CHECK_EQ(quota_used(dev0), 5 * STEP);
+	CHECK(!pool_any_over(dev0));
+	/* Others may wait for it until it is undone. */
+	CHECK_EQ(doubt_left_at_best(dev0, 0), STEP);
+	settle(&pool_a, 4 * STEP, 0);
+	pool_undone(&d);
+	CHECK_EQ(quota_used(dev0), 4 * STEP);
+	CHECK_EQ(m.region.own->slots[m.slot.index].doubted_bytes, 0);
+}
+
+/* Of two that grew in doubt side by side one may stay: the other finds the step gone. */
+static void one_of_two_may_stay(void)
+{
+	struct pool_doubt a, b;
+	struct member m;
+
+	join(&m, "95m");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_enter(&pool_b, dev0, POOL_DEVICE));
+	CHECK_EQ(pool_doubt(&a, &pool_a, STEP, false), 0);
+	CHECK_EQ(pool_doubt(&b, &pool_b, STEP, false), 0);
+	CHECK_EQ(settle_doubt(&a, STEP), 0);
+	CHECK((int)settle_doubt(&b, STEP) == -EDQUOT);
+	settle(&pool_b, 0, 0);
+	pool_undone(&b);
+	CHECK_EQ(quota_used(dev0), STEP);
+	/* In one pool: whose growth it was cannot be told, but how much. */
+	settle(&pool_a, 0, 0);
+	CHECK_EQ(pool_doubt(&a, &pool_a, STEP, false), 0);
+	CHECK_EQ(pool_doubt(&b, &pool_a, STEP, false), 0);
+	CHECK_EQ(settle_doubt(&a, 2 * STEP), 0);
+	CHECK((int)settle_doubt(&b, 2 * STEP) == -EDQUOT);
+	CHECK_EQ(quota_used(dev0), 2 * STEP);
+	pool_undone(&b);
+}
+
+/* What was reserved for one pool and served by another, or by one that is gone. */
+static void doubt_goes_with_the_pool_that_served(void)
+{
+	struct pool_doubt d;
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_DEVICE));
+	CHECK(pool_enter(&pool_b, dev0, POOL_DEVICE));
+	CHECK_EQ(pool_doubt(&d, &pool_a, STEP, true), 0);
+	pool_doubt_move(&d, &pool_b);
+	CHECK_EQ(settle_doubt(&d, STEP), 0);
+	CHECK_EQ(pool_charged(&pool_b), STEP);
+	CHECK_EQ(quota_used(dev0), STEP);
+	CHECK_EQ(pool_doubt(&d, &pool_a, STEP, true), 0);
+	destroy(&pool_a, true);
+	CHECK_EQ(settle_doubt(&d, STEP), 0);
+	CHECK_EQ(quota_used(dev0), STEP);
+	/* Without a figure it stays charged, but for the step. */
+	CHECK_EQ(pool_doubt(&d, &pool_b, 2 * STEP, true), 0);
+	pool_keep_doubt(&d);
+	CHECK_EQ(pool_charged(&pool_b), 3 * STEP);
+	CHECK_EQ(quota_used(dev0), 3 * STEP);
+	CHECK_EQ(m.region.own->slots[m.slot.index].doubted_bytes, 0);
+	settle(&pool_b, STEP, 0);
+	CHECK_EQ(quota_used(dev0), STEP);
 }
 
 static void without_a_figure_the_reservation_stays(void)
@@ -282,6 +404,20 @@ enum { THREADS = 4, ROUNDS = 2000, GROWTH = 1 << 20, LIMIT = 8 };
 static _Atomic uint64_t held_units;
 static _Atomic bool has_passed;
 
+/* As drv/gpu_pool does. */
+static int settle_now(uint64_t reserved_bytes)
+{
+	uint64_t ticket;
+	int rc;
+
+	do {
+		ticket = pool_ask();
+		rc = pool_settle(&pool_a, ticket, atomic_load(&held_units) * GROWTH,
+				 reserved_bytes);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
 static void *grow_and_shrink(void *arg)
 {
 	int own = 0;
@@ -292,7 +428,7 @@ static void *grow_and_shrink(void *arg)
 		if (own && i % 3 == 0) {
 			own--;
 			atomic_fetch_sub(&held_units, 1);
-			rc = pool_settle(&pool_a, pool_ask(), atomic_load(&held_units) * GROWTH, 0);
+			rc = settle_now(0);
 			CHECK_EQ(rc, 0);
 			continue;
 		}
@@ -300,7 +436,7 @@ static void *grow_and_shrink(void *arg)
 			continue;
 		own++;
 		atomic_fetch_add(&held_units, 1);
-		rc = pool_settle(&pool_a, pool_ask(), atomic_load(&held_units) * GROWTH, GROWTH);
+		rc = settle_now(GROWTH);
 		CHECK_EQ(rc, 0);
 		if (quota_used(dev0) > (uint64_t)LIMIT * GROWTH)
 			atomic_store(&has_passed, true);
@@ -335,7 +471,10 @@ int main(void)
 		fresh_test(a_pool_that_shrank_is_not_over),
 		fresh_test(a_store_over_the_limit_refuses_no_pool),
 		fresh_test(growth_of_another_thread_is_charged_once),
-		fresh_test(an_older_figure_is_dropped),
+		fresh_test(a_figure_that_was_overtaken_is_asked_for_again),
+		fresh_test(what_may_stay),
+		fresh_test(one_of_two_may_stay),
+		fresh_test(doubt_goes_with_the_pool_that_served),
 		fresh_test(without_a_figure_the_reservation_stays),
 		fresh_test(managed_pools_are_not_in_the_cards_figure),
 		fresh_test(destroyed_pools_go_with_their_last_memory),

@@ -1,12 +1,14 @@
 #include "core/quota.h"
 
 #include "base/clock.h"
+#include "core/doubt.h"
 #include "member.h"
 #include "shm/spec.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static const struct dev dev20 = { 20 };
@@ -276,6 +278,101 @@ static void contexts_count(void)
 	CHECK(quota_counts_contexts());
 }
 
+/* What a call may take counts at once; how it came out is known after it. */
+static void what_is_in_doubt_counts_until_it_is_back(void)
+{
+	struct ration_slot *slot;
+	struct member m;
+
+	member_join(&m, scratch_path("region"), "100m", 0, 2);
+	slot = &m.region.own->slots[m.slot.index];
+	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
+	CHECK_EQ(quota_doubt((struct dev){ 1 }, MIB_BYTES(10)), 0);
+	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(70));
+	CHECK_EQ(slot->doubted_devices, 3);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(60));
+	CHECK_EQ(quota_left(dev0), MIB_BYTES(40));
+	CHECK((int)quota_doubt(dev0, MIB_BYTES(41)) == -EDQUOT);
+	CHECK((int)quota_doubt(dev0, UINT64_MAX) == -EDQUOT);
+	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(70));
+	/* It took 20 of them. */
+	quota_doubt_over(dev0, MIB_BYTES(60), MIB_BYTES(40));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(20));
+	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(10));
+	CHECK_EQ(slot->doubted_devices, 2);
+	CHECK_EQ(doubt_left_at_best(dev0, 0), MIB_BYTES(80));
+	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(30)), 0);
+	CHECK_EQ(quota_left(dev0), MIB_BYTES(50));
+	CHECK_EQ(doubt_left_at_best(dev0, MIB_BYTES(40)), MIB_BYTES(50));
+	CHECK(doubt_left_at_best(dev0, 0) >= MIB_BYTES(80));
+	quota_doubt_over(dev0, MIB_BYTES(30), MIB_BYTES(30));
+	quota_doubt_over((struct dev){ 1 }, MIB_BYTES(10), MIB_BYTES(10));
+	CHECK_EQ(slot->doubted_bytes + slot->doubted_devices, 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(20));
+}
+
+static void *be_in_doubt_for_a_while(void *arg)
+{
+	clock_sleep_ns(20 * NSEC_PER_MSEC);
+	quota_doubt_over(dev0, MIB_BYTES(60), *(uint64_t *)arg);
+	return arg;
+}
+
+/* Nobody is refused for what is given back in a moment; what is gone is refused. */
+static void others_wait_for_what_is_in_doubt(void)
+{
+	uint64_t back_bytes = MIB_BYTES(60);
+	int64_t end_ns = 0;
+	pthread_t thread;
+	struct member m;
+
+	member_join(&m, scratch_path("region"), "100m", 0, 1);
+	for (int i = 0; i < 5; i++) {
+		CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
+		CHECK(pthread_create(&thread, NULL, be_in_doubt_for_a_while, &back_bytes) == 0);
+		CHECK_EQ(quota_reserve(dev0, QUOTA_MODULE, MIB_BYTES(100)), 0);
+		pthread_join(thread, NULL);
+		quota_release(dev0, QUOTA_MODULE, MIB_BYTES(100));
+	}
+	/* Nobody waits for what would not do. */
+	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
+	CHECK(!doubt_await(dev0, MIB_BYTES(101), &end_ns) && end_ns == 0);
+	CHECK(doubt_await(dev0, MIB_BYTES(100), &end_ns) && end_ns > 0);
+	end_ns = 1;
+	CHECK(!doubt_await(dev0, MIB_BYTES(100), &end_ns));
+	back_bytes = 0;
+	CHECK(pthread_create(&thread, NULL, be_in_doubt_for_a_while, &back_bytes) == 0);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(100)) == -EDQUOT);
+	pthread_join(thread, NULL);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(60));
+}
+
+static void die_in_doubt(const char *path)
+{
+	struct member m;
+
+	member_join(&m, path, "100m", 0, 1);
+	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(100)), 0);
+	_exit(0);
+}
+
+static void who_dies_in_doubt_is_reaped(void)
+{
+	const char *path = scratch_path("region");
+	struct member m;
+	pid_t pid;
+	int status;
+
+	member_join(&m, path, "100m", 0, 1);
+	pid = fork();
+	if (pid == 0)
+		die_in_doubt(path);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(100));
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(100)), 0);
+	CHECK_EQ(doubt_left_at_best(dev0, 0), 0);
+}
+
 enum { THREADS = 4, ROUNDS = 2000, UNIT = 1 << 20, LIMIT = 8 };
 
 static struct {
@@ -382,6 +479,9 @@ int main(void)
 		fresh_test(a_look_takes_the_dead_off),
 		fresh_test(contexts_may_be_free),
 		fresh_test(contexts_count),
+		fresh_test(what_is_in_doubt_counts_until_it_is_back),
+		fresh_test(others_wait_for_what_is_in_doubt),
+		fresh_test(who_dies_in_doubt_is_reaped),
 		fresh_test(threads_stay_within_the_limit),
 		fresh_test(a_child_holds_nothing),
 	};

@@ -1,0 +1,22 @@
+/*
+ * What calls under way have reserved in doubt: charged as anything is, and perhaps given back in a
+ * moment. Whoever is refused for want of it sees that here and waits a little. Words of the slot,
+ * in ration/region.h; they charge nothing, so they need no journal.
+ *
+ * Thread safe between processes: nobody changes another's words but who reaps its slot.
+ */
+#pragma once
+
+#include <ration/region.h>
+
+/* Shows what the slot has in doubt on each device. Its owner, one thread at a time. */
+void doubted_show(struct ration_region *own, unsigned slot, const uint64_t bytes[RATION_DEVICES]);
+
+/*
+ * What all slots have in doubt on the device: not less than it is, but more where a slot has on
+ * several devices at once. The dead count until they are reaped.
+ */
+uint64_t doubted_sum(const struct ration_region *own, int dev);
+
+/* The slot has nothing in doubt; who takes or reaps it. */
+void doubted_clear(struct ration_region *own, unsigned slot);

@@ -20,8 +20,8 @@
 #define WORK_NS (2 * NSEC_PER_SEC)
 /*
  * Moves that did not get their moment are tried again after 2, 4, .. rounds. Where all of the wait
- * was in vain, after 16, 32, ..: what was waited for may itself have waited for what was held. Where
- * they are not worth much, after 32, 128, .. then. No more than so many.
+ * was in vain, after 16, 32, ..: what was waited for may itself have waited for what was held.
+ * Where they are not worth much, after 32, 128, .. then. No more than so many.
  */
 enum { REST = 64, VAIN_REST = 128, VAIN_REST_FOR_LITTLE = 512 };
 enum { REST_UNIT = 1, VAIN_UNIT = 8 };

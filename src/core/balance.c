@@ -19,11 +19,12 @@
  */
 #define WORK_NS (2 * NSEC_PER_SEC)
 /*
- * Moves that did not get their moment are tried again after 2, 4, .. rounds, and no more than so
- * many; where all of the wait was in vain, since what was waited for may itself have waited for
- * what was held, after more, and soon so where the moves are not worth much.
+ * Moves that did not get their moment are tried again after 2, 4, .. rounds. Where all of the wait
+ * was in vain, after 16, 32, ..: what was waited for may itself have waited for what was held.
+ * Where they are not worth much, after 32, 128, .. then. No more than so many.
  */
 enum { REST = 64, VAIN_REST = 128, VAIN_REST_FOR_LITTLE = 512 };
+enum { REST_UNIT = 1, VAIN_UNIT = 8 };
 
 /* What can be moved, with a reference to each. */
 struct looked_at {
@@ -224,9 +225,11 @@ static enum outcome move_best(struct looked_at *l, struct wait *w)
 
 static void tell(struct balance *balance, enum outcome outcome)
 {
-	static const unsigned most[] = {
-		[FAILED] = REST, [IN_VAIN] = VAIN_REST, [IN_VAIN_FOR_LITTLE] = VAIN_REST_FOR_LITTLE
-	};
+	static const struct {
+		unsigned unit, most;
+	} rests[] = { [FAILED] = { REST_UNIT, REST },
+		      [IN_VAIN] = { VAIN_UNIT, VAIN_REST },
+		      [IN_VAIN_FOR_LITTLE] = { VAIN_UNIT, VAIN_REST_FOR_LITTLE } };
 
 	if (outcome <= MOVED) {
 		balance->failed = 0;
@@ -235,9 +238,9 @@ static void tell(struct balance *balance, enum outcome outcome)
 	balance->failed += outcome == IN_VAIN_FOR_LITTLE ? 2 : 1;
 	if (balance->failed > 16)
 		balance->failed = 16;
-	balance->rest = 1u << balance->failed;
-	if (balance->rest > most[outcome])
-		balance->rest = most[outcome];
+	balance->rest = rests[outcome].unit << balance->failed;
+	if (balance->rest > rests[outcome].most)
+		balance->rest = rests[outcome].most;
 }
 
 bool balance_tick(struct balance *balance, struct backing_device *device,

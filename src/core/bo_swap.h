@@ -21,8 +21,8 @@ struct bo_swap {
  *
  * Nobody else's object or memory is waited for. Whoever the patience asks is asked between the
  * steps too: nothing more goes when it is over. 0 when something was tried, as each rc says; else
- * why nothing was, and all lies as before: -EBUSY or -EAGAIN of ops->begin() or because it was over,
- * -ENOMEM when nothing had room.
+ * why nothing was, and all lies as before: -EBUSY or -EAGAIN of ops->begin(), -EBUSY because it was
+ * over, -ENOMEM when nothing had room.
  */
 int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 	    struct bo_swap *comes, unsigned comes_count, const struct bo_patience *patience);

@@ -277,6 +277,41 @@ static void wait_until(void (*meanwhile)(void))
 	CHECK_EQ(near_of(NEAR, PIECES - 1), 0);
 }
 
+static void let_time_pass(void)
+{
+	clock_sleep_ns(2 * NSEC_PER_SEC);
+	atomic_store(&asks, true);
+}
+
+/* The rounds of rest after the first wait, which was in vain. */
+static unsigned rest_after(unsigned uses)
+{
+	unsigned rounds = 0;
+
+	start();
+	now.is_asked = is_asked;
+	gpu.meanwhile = let_time_pass;
+	while (!gpu.begun)
+		round_of(NEAR, PIECES - 1, uses);
+	gpu.meanwhile = NULL;
+	gpu.begin_rc = -EBUSY;
+	atomic_store(&asks, false);
+	for (; gpu.begun == 1; rounds++)
+		round_of(NEAR, PIECES - 1, uses);
+	return rounds - 1;
+}
+
+/* What is waited for may wait for what is held. */
+static void after_a_wait_in_vain_there_is_a_long_rest(void)
+{
+	CHECK_EQ(rest_after(10), 16);
+}
+
+static void where_little_is_to_be_had_it_is_longer(void)
+{
+	CHECK_EQ(rest_after(1), 32);
+}
+
 static void a_wait_ends_for_what_else_is_to_do(void)
 {
 	wait_until(something_else_is_to_do);
@@ -309,6 +344,8 @@ int main(void)
 		fresh_test(all_that_is_hot_comes_at_once),
 		fresh_test(who_does_not_go_is_left_alone),
 		fresh_test(what_does_not_get_its_moment_is_tried_again),
+		fresh_test(after_a_wait_in_vain_there_is_a_long_rest),
+		fresh_test(where_little_is_to_be_had_it_is_longer),
 		fresh_test(a_wait_ends_for_what_else_is_to_do),
 		fresh_test(a_wait_ends_for_others_who_want_room),
 		fresh_test(a_wait_ends_for_others_who_want_blocks),

@@ -1,9 +1,9 @@
 #include "core/image.h"
 
 #include "base/bytes.h"
+#include "base/units.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Up to a zero. A word is letters, digits and what directives and names are made of. */
@@ -67,20 +67,20 @@ static bool is(const struct text *t, const char *word)
 /* Bytes of a type such as .b8, .u32 or .f64; 0 for another word. */
 static uint64_t type_bytes(const struct text *t)
 {
-	unsigned long bits;
+	const char *end;
+	uint64_t bits;
 
 	if (t->len < 3 || t->word[0] != '.' || !strchr("busf", t->word[1]))
 		return 0;
-	bits = strtoul(t->word + 2, NULL, 10);
+	bits = units_parse_digits(t->word + 2, &end);
 	return bits >= 8 && bits <= 128 ? bits / 8 : 0;
 }
 
-/* The count between brackets; 0 where none is written. */
+/* The count between brackets, as compilers write it; 0 where none is. */
 static uint64_t read_count(struct text *t)
 {
-	uint64_t count = next(t) && t->word[0] >= '0' && t->word[0] <= '9' ?
-				 strtoull(t->word, NULL, 0) :
-				 0;
+	const char *end;
+	uint64_t count = next(t) ? units_parse_digits(t->word, &end) : 0;
 
 	while (!is(t, "]") && next(t))
 		;

@@ -42,7 +42,8 @@ struct quota_state {
 	bool is_settled[RATION_DEVICES];
 	uint64_t held_bytes[RATION_DEVICES][QUOTA_KINDS];
 	uint64_t taken_bytes[RATION_DEVICES]; /* of QUOTA_DATA, ever */
-	uint64_t doubted_bytes[RATION_DEVICES];
+	/* On each device, in all, and on which, as bits. */
+	uint64_t doubted_bytes[RATION_DEVICES], all_doubted_bytes, doubted_devices;
 };
 PROCESS_STATE(quota_state, state);
 
@@ -239,8 +240,14 @@ static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
 /* mutex held, after check(). Before the sum grows and after it fell: who is refused sees why. */
 static void set_doubted(int d, uint64_t bytes)
 {
+	uint64_t bit = UINT64_C(1) << d;
+
+	state.s.all_doubted_bytes += bytes - state.s.doubted_bytes[d];
 	state.s.doubted_bytes[d] = bytes;
-	doubted_show(state.s.region->own, state.s.slot, state.s.doubted_bytes);
+	state.s.doubted_devices &= ~bit;
+	state.s.doubted_devices |= bytes ? bit : 0;
+	doubted_show(state.s.region->own, state.s.slot, state.s.doubted_devices,
+		     state.s.all_doubted_bytes);
 }
 
 int quota_doubt(struct dev dev, uint64_t bytes)

@@ -278,13 +278,23 @@ void gpu_pool_shrink(struct dev dev, const void *last, uint64_t bytes)
 		shrink(last, bytes);
 }
 
+/* A question to the legacy stream would break a capture in any stream that it waits for. */
+static bool may_be_asked(CUstream stream)
+{
+	CUstreamCaptureStatus status;
+
+	return !real.cuStreamIsCapturing ||
+	       (real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+		status == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
 void gpu_pool_await(CUstream stream, int64_t wait_ns)
 {
 	int64_t end_ns = clock_now_ns() + wait_ns;
 	struct relaxed r = relaxed_begin();
 
-	while (real.cuStreamQuery && real.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY &&
-	       clock_now_ns() < end_ns)
+	while (real.cuStreamQuery && may_be_asked(stream) &&
+	       real.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY && clock_now_ns() < end_ns)
 		clock_sleep_ns(STREAM_NAP_NS);
 	relaxed_end(r);
 }

@@ -2,21 +2,12 @@
 
 #include "base/bytes.h"
 
-static void store(struct ration_slot *slot, uint64_t devices, uint64_t bytes)
+void doubted_show(struct ration_region *own, unsigned slot, uint64_t devices, uint64_t bytes)
 {
-	__atomic_store_n(&slot->doubted_devices, devices, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&slot->doubted_bytes, bytes, __ATOMIC_SEQ_CST);
-}
+	struct ration_slot *s = &own->slots[slot];
 
-void doubted_show(struct ration_region *own, unsigned slot, const uint64_t bytes[RATION_DEVICES])
-{
-	uint64_t devices = 0, sum = 0;
-
-	for (int d = 0; d < RATION_DEVICES; d++) {
-		devices |= (uint64_t)(bytes[d] > 0) << d;
-		sum = bytes_sum(sum, bytes[d]);
-	}
-	store(&own->slots[slot], devices, sum);
+	__atomic_store_n(&s->doubted_devices, devices, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->doubted_bytes, bytes, __ATOMIC_RELEASE);
 }
 
 uint64_t doubted_sum(const struct ration_region *own, int dev)
@@ -27,14 +18,14 @@ uint64_t doubted_sum(const struct ration_region *own, int dev)
 		const struct ration_slot *slot = &own->slots[i];
 
 		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) &&
-		    __atomic_load_n(&slot->doubted_devices, __ATOMIC_SEQ_CST) >> dev & 1)
+		    __atomic_load_n(&slot->doubted_devices, __ATOMIC_ACQUIRE) >> dev & 1)
 			sum = bytes_sum(sum,
-					__atomic_load_n(&slot->doubted_bytes, __ATOMIC_SEQ_CST));
+					__atomic_load_n(&slot->doubted_bytes, __ATOMIC_ACQUIRE));
 	}
 	return sum;
 }
 
 void doubted_clear(struct ration_region *own, unsigned slot)
 {
-	store(&own->slots[slot], 0, 0);
+	doubted_show(own, slot, 0, 0);
 }

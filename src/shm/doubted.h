@@ -9,8 +9,11 @@
 
 #include <ration/region.h>
 
-/* Shows what the slot has in doubt on each device. Its owner, one thread at a time. */
-void doubted_show(struct ration_region *own, unsigned slot, const uint64_t bytes[RATION_DEVICES]);
+/*
+ * Shows what the slot has in doubt, on all devices together, and on which, as bits. Its owner, one
+ * thread at a time.
+ */
+void doubted_show(struct ration_region *own, unsigned slot, uint64_t devices, uint64_t bytes);
 
 /*
  * What all slots have in doubt on the device: not less than it is, but more where a slot has on

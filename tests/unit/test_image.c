@@ -9,7 +9,7 @@ static void variables_of_text(void)
 	CHECK_EQ(image_variable_bytes(NULL), 0);
 	CHECK_EQ(image_variable_bytes(HEAD), 0);
 	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a[1000];"), 1000);
-	CHECK_EQ(image_variable_bytes("// x\n" HEAD ".visible .global .align 16 .b8 a[0x10000];"
+	CHECK_EQ(image_variable_bytes("// x\n" HEAD ".visible .global .align 16 .b8 a[65536];"
 				      ".global .v4 .f32 b;\n.weak .global .u64 c[2][3];"),
 		 65536 + 16 + 48);
 	CHECK_EQ(image_variable_bytes(HEAD
@@ -42,7 +42,7 @@ static void other_images(void)
 	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a["), 0);
 	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a[99999999999999999999999];"), UINT64_MAX);
 	CHECK_EQ(image_variable_bytes(HEAD
-				      ".global .b64 a[0x1fffffffffffffff][9];.global .b8 b[9];"),
+				      ".global .b64 a[2305843009213693951][9];.global .b8 b[9];"),
 		 UINT64_MAX);
 }
 

@@ -164,9 +164,10 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 uint64_t meter_context_of(struct meter *meter, const struct lane *lane);
 
 /*
- * Whether an event of the whole context tells of the lane's stream what one in the stream would: no other
- * stream of the context has work that was not measured, and something was launched in this one since its
- * last marker. Behind nothing new a card gives an event of the context the time of the one before it.
+ * Whether an event of the whole context tells of the lane's stream what one in the stream would: no
+ * other stream of the context has work that was not measured, and something was launched in this one
+ * since its last marker. Beside other processes a card was seen to give an event of the context
+ * behind nothing new the time of the one before it.
  */
 bool meter_is_single(struct meter *meter, const struct lane *lane);
 

@@ -27,6 +27,8 @@
 /* So long after a launch was held, and after another process was seen, launches get their markers. */
 #define HELD_NS (100 * NSEC_PER_MSEC)
 #define CROWDED_NS NSEC_PER_SEC
+/* A start that runs so long after it was put waited for more than another process's turn or two. */
+#define WAITED_START_NS (5 * NSEC_PER_MSEC)
 /* A clock that is off by more than that is no longer, or not yet, of use. */
 #define CLOCK_SLACK_NS (50 * NSEC_PER_USEC)
 /* The clocks of two processes differ by that, and gaps up to it between kernels count as busy. */
@@ -340,11 +342,17 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 		stream->end_ns = most(stream->end_ns, at_ns - START_SLACK_NS);
 }
 
-/* It was put into a stream whose work had ended, as a probe is. lock held. */
-static bool is_probe(const struct meter_stream *stream, const struct meter_marker *marker)
+/*
+ * It was put into a stream whose work had ended, as a probe is, and waited for nothing else: the first
+ * of a clock has to be a real one, and what the stream waits for that is no work may take seconds.
+ * lock held.
+ */
+static bool is_probe(const struct meter_stream *stream, const struct meter_marker *marker,
+		     const struct clockmap *clock, int64_t gpu_ns)
 {
-	return marker->kind == METER_START && !has_unmeasured(stream, &marker->point) &&
-	       stream->end_ns < marker->submit_ns;
+	return marker->kind == METER_START && clock->is_probed &&
+	       !has_unmeasured(stream, &marker->point) && stream->end_ns < marker->submit_ns &&
+	       clockmap_cpu_ns(clock, gpu_ns) - marker->submit_ns < WAITED_START_NS;
 }
 
 bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t gpu_ns,
@@ -362,7 +370,7 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 		context = meter_context(meter, stream->context, false);
 		if (context) {
 			clockmap_bound(&context->clock, gpu_ns, marker->submit_ns, seen_ns);
-			if (is_probe(stream, marker))
+			if (is_probe(stream, marker, &context->clock, gpu_ns))
 				clockmap_probe(&context->clock, gpu_ns, marker->submit_ns);
 			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}

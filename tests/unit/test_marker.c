@@ -249,6 +249,21 @@ static void a_start_in_an_idle_stream_is_a_probe(void **state)
 	assert_true(llabs(off_ns(true)) < 4 * USEC);
 }
 
+/* Nor is one behind what is no work, and may take a second. */
+static void a_start_that_waited_is_no_probe(void **state)
+{
+	int64_t now_ns = NOW_NS;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		now_ns += NSEC_PER_SEC;
+		marker_put(meter, lane, METER_START, 1, NULL, now_ns - NSEC_PER_SEC);
+		answer_behind(now_ns, 0);
+	}
+	assert_true(llabs(clockmap_cpu_ns(&meter_context(meter, 1, false)->clock, now_ns) -
+			  now_ns) < USEC);
+}
+
 /* One behind work is late, and says nothing: the map is where it was. */
 static void a_start_behind_work_is_no_probe(void **state)
 {
@@ -350,6 +365,7 @@ int main(void)
 		TEST(a_late_probe_tells_of_others),
 		TEST(probes_are_seldom_where_others_are),
 		TEST(a_start_in_an_idle_stream_is_a_probe),
+		TEST(a_start_that_waited_is_no_probe),
 		TEST(a_start_behind_work_is_no_probe),
 		TEST(the_context_is_asked_behind_new_work_alone),
 		TEST(a_fence_asks_for_a_start),

@@ -29,12 +29,24 @@ static int take(int i, uint64_t bytes, uint64_t managed_bytes)
 	return err;
 }
 
+/* More than there ever was, with what the dead have not given back yet. */
+static bool is_most(int i, uint64_t bytes)
+{
+	const struct machine_state *state = &machine_self()->file->state[i];
+
+	return atomic_load_explicit(&state->used_bytes, memory_order_relaxed) + bytes >
+	       atomic_load_explicit(&state->most_bytes, memory_order_relaxed);
+}
+
 static int take_or_reap(int i, uint64_t bytes, uint64_t managed_bytes)
 {
 	int err;
 
 	if (i < 0 || i >= machine_count())
 		return -ENODEV;
+	/* Who died has given its memory back by then: the figure says what the living have. */
+	if (is_most(i, bytes))
+		machine_process_reap();
 	err = take(i, bytes, managed_bytes);
 	if (err != -ENOMEM)
 		return err;

@@ -54,9 +54,21 @@ static int count_taken(struct gpu_store *store, uint64_t bytes)
 	return count->take(count->arg, bytes) == 0 ? 0 : -ENOMEM;
 }
 
+/* Takes what was had uncounted off what is given back: the rest. */
+static uint64_t settle(struct gpu_store *store, uint64_t bytes)
+{
+	uint64_t owed = atomic_load(&store->uncounted_bytes), part;
+
+	do
+		part = owed < bytes ? owed : bytes;
+	while (part && !atomic_compare_exchange_weak(&store->uncounted_bytes, &owed, owed - part));
+	return bytes - part;
+}
+
 /* After it was given back. */
 static void count_given(struct gpu_store *store, uint64_t bytes)
 {
+	bytes = settle(store, bytes);
 	if (store->count && bytes)
 		store->count->give(store->count->arg, bytes);
 }
@@ -81,6 +93,13 @@ static int map_pages(struct gpu_chunk *chunk)
 	return 0;
 }
 
+/* Which nobody else knows. */
+static void release_host(struct gpu_store *store, uint64_t handle)
+{
+	gpu_vmm_release(handle);
+	atomic_fetch_sub(&store->host_handles, 1);
+}
+
 static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)
 {
 	int rc;
@@ -100,6 +119,8 @@ static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)
 	}
 	if (rc < 0)
 		count_given(store, chunk->bytes);
+	else
+		atomic_fetch_add(&store->host_handles, 1);
 	return rc;
 }
 
@@ -122,11 +143,16 @@ static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
 	return chunk;
 }
 
-int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk)
+int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, enum gpu_store_why why,
+			 struct gpu_chunk **out_chunk)
 {
 	struct gpu_chunk *chunk = new_chunk(GPU_VMM_HOST, bytes);
 	int rc = chunk ? count_taken(store, bytes) : -ENOMEM;
 
+	if (chunk && rc < 0 && why == GPU_STORE_INSTEAD) {
+		atomic_fetch_add(&store->uncounted_bytes, bytes);
+		rc = 0;
+	}
 	if (rc < 0)
 		goto out_free;
 	rc = map_pages(chunk);
@@ -173,7 +199,7 @@ static void give_host(struct gpu_store *store, const struct gpu_chunk *chunk)
 		return;
 	count_kept(store, -(int64_t)chunk->bytes);
 	if (chunk->handle)
-		gpu_vmm_release(chunk->handle);
+		release_host(store, chunk->handle);
 	else
 		munmap(chunk->pages, chunk->bytes);
 	count_given(store, chunk->bytes);
@@ -193,7 +219,7 @@ void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 static void release(struct gpu_store *store, const struct bo_pool_handle *handles, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		gpu_vmm_release(handles[i].handle);
+		release_host(store, handles[i].handle);
 		count_kept(store, -(int64_t)handles[i].bytes);
 		count_given(store, handles[i].bytes);
 	}
@@ -208,6 +234,11 @@ void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
 		n = bo_pool_trim(&store->host, keep_bytes, handles, HANDLES);
 		release(store, handles, n);
 	} while (n == HANDLES);
+}
+
+bool gpu_store_has_host_handles(const struct gpu_store *store)
+{
+	return atomic_load(&store->host_handles) > 0;
 }
 
 void gpu_store_tick(struct gpu_store *store)

@@ -4,6 +4,8 @@
 #include "failing_driver.h"
 #include "moving.h"
 
+#include <errno.h>
+
 #define MACHINE "mem=256m,context=8m"
 
 static void bytes_move_with_the_object(void)
@@ -67,6 +69,38 @@ static void a_second_suspension_pins_nothing(void)
 		CHECK(moving_holds(&objects[i], i));
 		bo_put(&objects[i]);
 	}
+}
+
+/* Before a checkpoint: with host memory of the driver's a process could not be restored from it. */
+static void no_host_memory_of_the_driver_is_left(void)
+{
+	static const enum bo_place places[] = { BO_VRAM, BO_GTT, BO_VRAM, BO_GTT, BO_SYSTEM };
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo objects[5];
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	for (unsigned i = 0; i < 5; i++) {
+		moving_make(&objects[i], i * 3 * GRAIN, (i % 3 + 1) * GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i);
+		CHECK_EQ(moving_put(&objects[i], places[i]), 0);
+	}
+	for (unsigned round = 0; round < 2; round++) {
+		CHECK_EQ(gpu_bo_drop_host(), -EBUSY);
+		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		gpu_bo_use_pages(true);
+		CHECK_EQ(bo_hold_all(&gpu.device, &ctx), 0);
+		CHECK_EQ(gpu_bo_drop_host(), 0);
+		gpu_bo_use_pages(false);
+		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK(moving_holds(&objects[i], i));
+		CHECK_EQ(gpu_bo_drop_host(), 0);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK_EQ(moving_put(&objects[i], places[i]), 0);
+	}
+	for (unsigned i = 0; i < 5; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(gpu_bo_drop_host(), 0);
 }
 
 static struct {
@@ -164,6 +198,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(bytes_move_with_the_object),
 		fresh_test(a_second_suspension_pins_nothing),
+		fresh_test(no_host_memory_of_the_driver_is_left),
 		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
 		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};

@@ -429,7 +429,7 @@ void gpu_bo_use_pages(bool is_wanted)
 
 int gpu_bo_drop_host(void)
 {
-	int rc = 0;
+	int rc = gpu_vmm_has_left() ? -EIO : 0;
 
 	for (int i = 0; i < GPU_VMM_DEVICES; i++) {
 		struct gpu_bo *o = atomic_load(&state.s.devices[i]);

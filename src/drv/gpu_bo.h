@@ -80,8 +80,9 @@ void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes);
 void gpu_bo_use_pages(bool is_wanted);
 
 /*
- * Gives back all host memory of the driver's that no object has. 0, or -EBUSY when some of it is in
- * use: on a card a process with such memory cannot be restored from a checkpoint.
+ * Gives back all host memory of the driver's that no object has. 0; -EBUSY when some of it is in
+ * use, -EIO when the driver may not have let some go: on a card a process with such memory cannot
+ * be restored from a checkpoint.
  */
 int gpu_bo_drop_host(void);
 

@@ -22,7 +22,7 @@ static bool can_map_host(struct cuda_ord ord)
 	if (gpu_vmm_map(addr, GPU_VMM_GRAIN_BYTES, handle) < 0)
 		goto out_unreserve;
 	is_there = gpu_vmm_allow(addr, GPU_VMM_GRAIN_BYTES, &ord, 1) == 0;
-	gpu_vmm_unmap(addr, GPU_VMM_GRAIN_BYTES);
+	gpu_vmm_unmap_surely(addr, GPU_VMM_GRAIN_BYTES);
 out_unreserve:
 	gpu_vmm_unreserve(addr, GPU_VMM_GRAIN_BYTES);
 out_release:
@@ -96,8 +96,8 @@ static int map_pages(struct gpu_chunk *chunk)
 /* Which nobody else knows. */
 static void release_host(struct gpu_store *store, uint64_t handle)
 {
-	gpu_vmm_release(handle);
-	atomic_fetch_sub(&store->host_handles, 1);
+	if (gpu_vmm_release(handle) == 0)
+		atomic_fetch_sub(&store->host_handles, 1);
 }
 
 static int make_host(struct gpu_store *store, struct gpu_chunk *chunk)

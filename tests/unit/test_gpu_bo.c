@@ -103,6 +103,18 @@ static void no_host_memory_of_the_driver_is_left(void)
 	CHECK_EQ(gpu_bo_drop_host(), 0);
 }
 
+/* What the driver does not let go of is not taken for gone. */
+static void host_memory_that_stays_mapped_is_told(void)
+{
+	moving_start(MACHINE, NULL, GRAIN);
+	CHECK_EQ(gpu_bo_drop_host(), 0);
+	failing_start();
+	failing_from(1, 100, CUDA_ERROR_UNKNOWN);
+	CHECK(gpu_vmm_unmap_surely(gpu.start, GRAIN) < 0);
+	failing_none();
+	CHECK_EQ(gpu_bo_drop_host(), -EIO);
+}
+
 static struct {
 	uint64_t free_bytes;  /* of the card before */
 	bool is_outside;      /* fresh memory was in hand, and who had it was not inside the gate */
@@ -199,6 +211,7 @@ int main(void)
 		fresh_test(bytes_move_with_the_object),
 		fresh_test(a_second_suspension_pins_nothing),
 		fresh_test(no_host_memory_of_the_driver_is_left),
+		fresh_test(host_memory_that_stays_mapped_is_told),
 		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
 		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};

@@ -50,9 +50,10 @@ bool handle_has_imports(struct dev dev);
 bool handle_take_ended_import(struct dev dev);
 
 /*
- * Memory of the host by handle is not charged; that there is some matters to who wants a checkpoint.
- * It counts from expect, before the driver is asked, until it is no longer held: enter (import for
- * what the driver gave for memory from elsewhere) or, where it gave none, unexpect must follow.
+ * Memory of the host by handle is not charged; that there is some matters to who wants a
+ * checkpoint. It counts from expect, before the driver is asked, until it is no longer held: enter
+ * (import for what the driver gave for memory from elsewhere) or, where it gave none, unexpect must
+ * follow.
  */
 void handle_expect_host(void);
 void handle_unexpect_host(void);

@@ -64,8 +64,8 @@ int gpu_vmm_map(uint64_t addr, uint64_t bytes, uint64_t handle);
 int gpu_vmm_unmap(uint64_t addr, uint64_t bytes);
 
 /*
- * As gpu_vmm_unmap(), of a mapping of ours whose memory is given back in any case; tried again. What
- * the driver does not let go stays with it, and is remembered.
+ * As gpu_vmm_unmap(), of a mapping of ours whose memory is given back in any case; tried again.
+ * What the driver does not let go stays with it, and is remembered.
  */
 int gpu_vmm_unmap_surely(uint64_t addr, uint64_t bytes);
 

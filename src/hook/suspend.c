@@ -283,8 +283,3 @@ int64_t suspend_tick(void)
 	}
 	return state.s.again_ns ? state.s.again_ns : INT64_MAX;
 }
-
-bool suspend_is_deep(void)
-{
-	return atomic_load_explicit(&state.s.state, memory_order_relaxed) == HELD_DEEP;
-}

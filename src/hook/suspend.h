@@ -30,6 +30,3 @@ int64_t suspend_tick(void);
 
 /* True while the worker has the gate shut. */
 bool suspend_is_shut(void);
-
-/* True while this process is ready for a checkpoint. */
-bool suspend_is_deep(void);

@@ -268,11 +268,15 @@ static void step_down(const char *path)
 		return;
 	}
 	opt.want = RATION_SUSPEND;
-	if (view.suspend_want == RATION_SUSPEND_DEEP)
-		store(fd);
+	if (!has_contexts(&view)) {
+		complain("`ration resume` tries again to bring back what did not come");
+	} else {
+		if (view.suspend_want == RATION_SUSPEND_DEEP)
+			store(fd);
+		complain("its contexts are on the GPU, it is suspended as without --deep");
+	}
 	view_free(&view);
 	close(fd);
-	complain("its contexts stay on the GPU, it is suspended as without --deep");
 }
 
 /* All are ready. What was asked for may have changed meanwhile: then nobody would bring them back. */
@@ -281,9 +285,7 @@ static enum tools_exit go_deep(const char *path, const struct view *view)
 	static struct view now;
 	int rc = suspend_deep_take(opt.command, path, view, opt.wait_s);
 
-	if (rc == -EBUSY)
-		complain("`ration resume` tries again to bring back what did not come");
-	else if (rc < 0)
+	if (rc < 0)
 		step_down(path);
 	if (rc < 0 || view_read(path, &now) < 0)
 		return TOOLS_UNHEALTHY;

@@ -119,18 +119,6 @@ int suspend_deep_bring_back(const char *command, const struct view *view, bool i
 	return worst;
 }
 
-static int undo(const char *command, const char *path)
-{
-	static struct view now;
-	int rc = view_read(path, &now);
-
-	if (rc == 0) {
-		rc = suspend_deep_bring_back(command, &now, true);
-		view_free(&now);
-	}
-	return rc;
-}
-
 int suspend_deep_take(const char *command, const char *path, const struct view *view, int wait_s)
 {
 	int rc = 0;
@@ -140,7 +128,5 @@ int suspend_deep_take(const char *command, const char *path, const struct view *
 			rc = take(command, path, &view->processes[i], wait_s);
 	if (rc == 0)
 		print(view);
-	else if (undo(command, path) < 0)
-		rc = -EBUSY;
 	return rc;
 }

@@ -12,9 +12,8 @@
 bool suspend_deep_any(const struct view *view);
 
 /*
- * Has those that are ready leave, and says a line about each; all or none. `view` is of the region at `path`.
- * 0, or -EIO after a complaint of why: then all are there again. -EBUSY: as that, but not all are, which was
- * complained of too.
+ * Has those that are ready leave, and says a line about each. `view` is of the region at `path`. 0, or -EIO
+ * after a complaint of why: some may be away then, for suspend_deep_bring_back().
  */
 int suspend_deep_take(const char *command, const char *path, const struct view *view, int wait_s);
 

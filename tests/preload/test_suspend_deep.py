@@ -1,9 +1,10 @@
 """A tenant whose contexts leave the GPU too."""
 import os
+import subprocess
 import time
 
 import pytest
-from conftest import MIB
+from conftest import BUILD, LIBRARY, PROGRAMS
 
 MOVABLE = {"RATION_MOVABLE": "true"}
 RUN, SUSPENDED, DEEP = 0, 1, 2
@@ -152,6 +153,40 @@ def test_a_program_with_host_memory_by_handle(place):
     assert program.go().end().lines[-1] == "end"
 
 
+def test_asked_again_with_one_that_cannot(place):
+    """All or none: those that are away come back too."""
+    program = start(place).await_word("ready")
+    deep(place)
+    late = place.start("signals", "none", preload=(LIBRARY, PROGRAMS / "rdma" / "libibverbs.so.1"), **MOVABLE)
+    late.await_word("ready")
+    assert set(place.truth()) == {late.pid}
+    done = ask(place, True, "--deep", wait=1)
+    assert done.returncode == 1 and b"Operation not permitted" in done.stdout
+    assert b"suspended as without --deep" in done.stderr
+    assert set(place.truth()) == {program.pid, late.pid}
+    late.kill()
+    resume(place)
+    assert program.go().end().lines[-1] == "end"
+
+
+def test_one_that_comes_meanwhile(place):
+    """It is held, with its context on the GPU, and leaves when that is asked for again."""
+    program = start(place).await_word("ready")
+    deep(place)
+    late = start(place)
+    end = time.monotonic() + 30
+    while how_far(place, 1) != DEEP:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert set(place.truth()) == {late.pid}
+    deep(place)
+    assert place.truth() == {}
+    resume(place)
+    late.await_word("ready")
+    for each in (late, program):
+        assert each.go().end().lines[-1] == "end"
+
+
 def test_work_waits_until_it_is_back(place):
     program = place.start("meanwhile", "alloc", **MOVABLE).await_word("ready")
     deep(place)
@@ -183,8 +218,6 @@ def test_a_process_of_another_user(open_place):
     program = start(open_place).await_word("ready")
     os.chmod(open_place.region, 0o666)
     os.chmod(open_place.sim_file, 0o666)
-    import subprocess
-    from conftest import BUILD
     done = subprocess.run([BUILD / "ration", "suspend", open_place.region, "--deep", "--sim", "--wait", "20"],
                           capture_output=True, check=False, user=65534,
                           env=open_place.environment(preload=()))

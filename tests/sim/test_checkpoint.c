@@ -186,7 +186,7 @@ static void check_killed(pid_t pid, int socket)
 	TRUE(check_free_bytes() == before + ITS_BYTES);
 }
 
-/* A process with memory of the host by handle is lost, on a card too (docs/real-gpu.md). */
+/* A process with memory of the host by handle is lost, on a card too (tests/gpu/moving). */
 static void check_lost(pid_t pid, int socket)
 {
 	uint64_t before = check_free_bytes();

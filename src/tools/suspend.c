@@ -29,6 +29,7 @@ static struct {
 	enum ration_suspend want;
 	int wait_s;
 	bool is_sim;
+	bool is_stepping_down; /* what somebody else asked for meanwhile holds */
 } opt;
 
 static const char suspend_doc[] =
@@ -142,37 +143,42 @@ static bool has_contexts(const struct view *view)
 	       opt.want == RATION_RUN;
 }
 
-static enum tools_exit ask_open(int fd, const struct view *view)
+/* Before the tenant's file is locked: the driver takes its time. */
+static enum tools_exit prepare(const char *path)
 {
-	int rc;
+	static struct view view; /* too large for a stack */
+	bool is_ready = false;
 
-	if (opt.want != RATION_RUN && !(view->flags & RATION_FLAG_MOVABLE)) {
+	/* Who opens the file says what is wrong with it. */
+	if (view_read(path, &view) < 0)
+		return TOOLS_OK;
+	if (opt.want != RATION_RUN && !(view.flags & RATION_FLAG_MOVABLE))
 		complain("its memory cannot leave the GPU: it was started without --movable");
-		return TOOLS_UNHEALTHY;
-	}
-	if (!has_driver(view) || !has_contexts(view))
-		return TOOLS_UNHEALTHY;
-	rc = store(fd);
-	if (rc < 0)
-		complain(strerror(-rc));
-	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;
+	else
+		is_ready = has_driver(&view) && has_contexts(&view);
+	view_free(&view);
+	return is_ready ? TOOLS_OK : TOOLS_UNHEALTHY;
 }
 
 static enum tools_exit ask(const char *path)
 {
-	static struct view view; /* too large for a stack */
-	enum tools_exit status;
+	static struct view view;
 	char error[1024];
-	int fd = region_write_open(path, &view, error, sizeof(error));
+	int fd, rc;
 
+	if (prepare(path) != TOOLS_OK)
+		return TOOLS_UNHEALTHY;
+	fd = region_write_open(path, &view, error, sizeof(error));
 	if (fd < 0) {
 		complain(error);
 		return TOOLS_UNHEALTHY;
 	}
-	status = ask_open(fd, &view);
+	rc = opt.is_stepping_down && view.suspend_want != RATION_SUSPEND_DEEP ? 0 : store(fd);
+	if (rc < 0)
+		complain(strerror(-rc));
 	view_free(&view);
 	close(fd);
-	return status;
+	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;
 }
 
 static bool has_memory(const struct view *view, const struct view_process *p)
@@ -259,24 +265,12 @@ static int wait_for_all(const char *path, struct view *out_view, unsigned *out_m
 /* It did not go all the way: it stays suspended as without --deep. */
 static void step_down(const char *path)
 {
-	static struct view view;
-	char error[1024];
-	int fd = region_write_open(path, &view, error, sizeof(error));
-
-	if (fd < 0) {
-		complain(error);
-		return;
-	}
 	opt.want = RATION_SUSPEND;
-	if (!has_contexts(&view)) {
-		complain("`ration resume` tries again to bring back what did not come");
-	} else {
-		if (view.suspend_want == RATION_SUSPEND_DEEP)
-			store(fd);
+	opt.is_stepping_down = true;
+	if (ask(path) == TOOLS_OK)
 		complain("its contexts are on the GPU, it is suspended as without --deep");
-	}
-	view_free(&view);
-	close(fd);
+	else
+		complain("`ration resume` tries again to bring back what did not come");
 }
 
 /* All are ready. What was asked for may have changed meanwhile: then nobody would bring them back. */

@@ -62,6 +62,8 @@
 #define RATION_LOCK_SLOT ((int64_t)1 << 40)
 #define RATION_LOCK_KEEPER (((int64_t)1 << 40) + 65536)
 #define RATION_LOCK_REAP (((int64_t)1 << 40) + 131072)
+/* Had by who has a tenant suspended or resumed, from the first look to the last. */
+#define RATION_LOCK_STEER (((int64_t)1 << 40) + 196608)
 
 enum {
 	HAMI_DEVICES = 16,

@@ -241,7 +241,10 @@ static void deepen(void)
 	}
 }
 
-/* The gate is shut. */
+/*
+ * The gate is shut. Who is ready for a checkpoint says so until it runs again, whatever else is
+ * wanted: its contexts may be away, and who resumes it has to know.
+ */
 static void follow(enum ration_suspend want)
 {
 	enum state now = atomic_load_explicit(&state.s.state, memory_order_relaxed);
@@ -253,11 +256,6 @@ static void follow(enum ration_suspend want)
 		come_back();
 	} else if (want == RATION_SUSPEND_DEEP && now == HELD) {
 		deepen();
-	} else if (want == RATION_SUSPEND && now == HELD_DEEP) {
-		/* What lies in pages is away from the device all the same. */
-		sample_nvml_rest(false);
-		enter(HELD);
-		tell(RATION_SUSPEND, 0);
 	}
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "shm/lock.h"
 #include "shm/pace_call.h"
 #include "tools/checkpoint.h"
 #include "tools/option_check.h"
@@ -13,6 +14,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,7 +23,14 @@
 
 #define LOOK_NS (5 * NSEC_PER_MSEC)
 
-enum { KEY_WAIT = 'w', KEY_DEEP = 'd', KEY_SIM = 's', WAIT_S = 60, WAIT_MAX_S = 86400 };
+enum {
+	KEY_WAIT = 'w',
+	KEY_DEEP = 'd',
+	KEY_SIM = 's',
+	WAIT_S = 60,
+	WAIT_MAX_S = 86400,
+	VAIN_LOOKS = 40
+};
 
 static struct {
 	const char *command; /* "suspend" or "resume" */
@@ -174,10 +183,16 @@ static enum tools_exit ask(const char *path)
 		return TOOLS_UNHEALTHY;
 	}
 	rc = opt.is_stepping_down && view.suspend_want != RATION_SUSPEND_DEEP ? 0 : store(fd);
+	close(fd);
 	if (rc < 0)
 		complain(strerror(-rc));
+	/*
+	 * Once more: who has contexts leave looks after that whether it is still asked for, so that
+	 * one of both sees the other.
+	 */
+	else if (opt.want == RATION_RUN && suspend_deep_any(&view) && has_driver(&view))
+		suspend_deep_bring_back(opt.command, &view, false);
 	view_free(&view);
-	close(fd);
 	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;
 }
 
@@ -223,13 +238,17 @@ static void print_all(const struct view *view)
 /* Contexts that had no room come once there is some. False when all that is missing never will. */
 static bool may_come(const struct view *view, unsigned missing)
 {
+	char ignored[1024];
 	unsigned away = 0;
 
 	if (opt.want != RATION_RUN || !suspend_deep_any(view))
 		return true;
 	for (unsigned i = 0; i < view->process_count; i++)
 		away += view->processes[i].suspended == RATION_SUSPEND_DEEP;
-	return suspend_deep_bring_back(opt.command, view, false) != -EIO || away < missing;
+	/* Another command may have had them leave since the driver was looked for. */
+	return (checkpoint_open(opt.is_sim, ignored, sizeof(ignored)) == 0 &&
+		suspend_deep_bring_back(opt.command, view, false) != -EIO) ||
+	       away < missing;
 }
 
 /*
@@ -241,6 +260,7 @@ static int wait_for_all(const char *path, struct view *out_view, unsigned *out_m
 	int64_t until_ns = clock_now_ns() + opt.wait_s * NSEC_PER_SEC;
 	struct timespec nap = { .tv_nsec = LOOK_NS };
 	char text[512], what[256];
+	unsigned vain = 0;
 	bool is_over;
 	int rc;
 
@@ -252,7 +272,11 @@ static int wait_for_all(const char *path, struct view *out_view, unsigned *out_m
 		*out_missing = 0;
 		for (unsigned i = 0; i < out_view->process_count; i++)
 			*out_missing += !is_there(out_view, &out_view->processes[i]);
-		if (*out_missing == 0 || is_over || !may_come(out_view, *out_missing))
+		if (*out_missing == 0 || is_over)
+			return 0;
+		/* One look may meet a process that is about to end. */
+		vain = may_come(out_view, *out_missing) ? 0 : vain + 1;
+		if (vain == VAIN_LOOKS)
 			return 0;
 		view_free(out_view);
 		nanosleep(&nap, NULL);
@@ -303,7 +327,8 @@ static enum tools_exit conclude(const char *path)
 	if (opt.want == RATION_SUSPEND_DEEP && missing == 0) {
 		status = go_deep(path, &view);
 	} else {
-		if (missing && opt.want == RATION_RUN && suspend_deep_any(&view))
+		if (missing && opt.want == RATION_RUN && suspend_deep_any(&view) &&
+		    has_driver(&view))
 			suspend_deep_bring_back(opt.command, &view, true);
 		print_all(&view);
 		if (opt.want == RATION_SUSPEND_DEEP)
@@ -312,6 +337,21 @@ static enum tools_exit conclude(const char *path)
 	}
 	view_free(&view);
 	return status;
+}
+
+/*
+ * Nobody else suspends or resumes the tenant until this process ends: who is about to have contexts leave must
+ * not find that their process runs again. False after a complaint. What is wrong with the file is said later.
+ */
+static bool is_alone(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int64_t wait_ns = (opt.wait_s ? opt.wait_s : 1) * NSEC_PER_SEC;
+
+	if (fd < 0 || lock_wait(fd, RATION_LOCK_STEER, 1, wait_ns) != -ETIMEDOUT)
+		return true;
+	complain("another command has it suspended or resumed, and does not come to an end");
+	return false;
 }
 
 static int run(int argc, char **argv, const char *doc, const struct argp_option *table)
@@ -327,7 +367,7 @@ static int run(int argc, char **argv, const char *doc, const struct argp_option 
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	rc = tenant_find(opt.command, opt.tenant, path, sizeof(path));
 	if (rc == TOOLS_OK)
-		rc = ask(path);
+		rc = is_alone(path) ? (int)ask(path) : TOOLS_UNHEALTHY;
 	return rc == TOOLS_OK ? (int)conclude(path) : rc;
 }
 

@@ -76,10 +76,6 @@ def test_one_of_two_that_fails(place, fault, why):
     assert done.returncode == 1 and why in done.stderr.decode(), done.stderr
     assert "suspended as without --deep" in done.stderr.decode()
     assert set(place.truth()) == {p.pid for p in programs}
-    end = time.monotonic() + 30
-    while [how_far(place, i) for i in range(2)] != [SUSPENDED, SUSPENDED]:
-        assert time.monotonic() < end
-        time.sleep(0.01)
     # It goes when it is asked again.
     deep(place)
     assert place.truth() == {}
@@ -104,15 +100,15 @@ def test_where_not_even_that_can_be_undone(place, faults):
 def test_suspended_deeper_and_less_deep(place):
     program = start(place).await_word("ready")
     before = place.truth()
+    place.suspend(True)
+    assert set(place.truth()) == {program.pid} and how_far(place) == SUSPENDED
     for _ in range(2):
-        place.suspend(True)
-        assert set(place.truth()) == {program.pid} and how_far(place) == SUSPENDED
         deep(place)
         assert place.truth() == {} and how_far(place) == DEEP
         done = ask(place, True)
         assert done.returncode == 0, done.stderr
         assert set(place.truth()) == {program.pid}
-    place.suspend(False)
+    resume(place)
     assert place.truth() == before
     assert program.go().end().lines[-1] == "end"
 
@@ -185,6 +181,23 @@ def test_one_that_comes_meanwhile(place):
     late.await_word("ready")
     for each in (late, program):
         assert each.go().end().lines[-1] == "end"
+
+
+def test_two_commands_at_once(place):
+    """Whatever comes of it, a resume afterwards brings all back."""
+    programs = [start(place).await_word("ready") for _ in range(2)]
+    before = place.truth()
+    for i in range(6):
+        asked = [["suspend", "--deep"], ["resume"], ["suspend"], ["suspend", "--deep"]][i % 2:i % 2 + 3]
+        running = [subprocess.Popen([BUILD / "ration", *words, place.region, "--sim", "--wait", "2"],
+                                    env=place.environment(preload=()), stdout=subprocess.DEVNULL,
+                                    stderr=subprocess.DEVNULL) for words in asked]
+        for each in running:
+            assert each.wait(timeout=60) in (0, 1)
+        resume(place)
+        assert place.truth() == before
+    for program in programs:
+        assert program.go().end().lines[-1] == "end"
 
 
 def test_work_waits_until_it_is_back(place):

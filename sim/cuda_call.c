@@ -81,6 +81,7 @@ static CUresult start(void)
 	stay_loaded();
 	if (err)
 		return err == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_SYSTEM_NOT_READY;
+	machine_checkpoint_serve();
 	cuda_module_init();
 	return cuda_device_enumerate();
 }
@@ -160,6 +161,7 @@ CUresult cuda_call_begin(enum cuda_id id)
 	res = cuda_fault_hit(id);
 	if (res != CUDA_SUCCESS)
 		return res;
+	machine_call_begin();
 	cuda_call_lock();
 	return CUDA_SUCCESS;
 }
@@ -171,13 +173,12 @@ CUresult cuda_call_begin_context(enum cuda_id id, struct CUctx_st **out_ctx)
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_context_current(out_ctx);
-	if (res != CUDA_SUCCESS)
-		cuda_call_unlock();
-	return res;
+	return res == CUDA_SUCCESS ? res : cuda_call_end(res);
 }
 
 CUresult cuda_call_end(CUresult res)
 {
 	cuda_call_unlock();
+	machine_call_end();
 	return res;
 }

@@ -79,6 +79,8 @@ void cuda_handle_put(struct cuda_handle *handle)
 		cuda_object_remove(handle);
 		leave_shared(handle);
 		give_memory(handle);
+		if (handle->index == HEAP_HOST)
+			machine_host_handle(false);
 		free(handle);
 		/* An import held what it was made of. */
 		handle = origin;
@@ -168,6 +170,8 @@ static CUresult publish(const struct cuda_handle *description, struct cuda_handl
 	}
 	if (h->origin)
 		h->origin->references++;
+	if (h->index == HEAP_HOST)
+		machine_host_handle(true);
 	*out_handle = h;
 	return CUDA_SUCCESS;
 }

@@ -105,6 +105,38 @@ int machine_processes(int i, struct machine_process *out, int max);
 /* A counter for the library that this is part of; a fork child finds 0. After machine_open(). */
 _Atomic unsigned *machine_uses(void);
 
+/* How far a process has been taken off its devices from outside (cuCheckpoint*). */
+enum machine_checkpoint {
+	MACHINE_NO_DRIVER, /* it has initialised none */
+	MACHINE_RUNS,
+	MACHINE_LOCKED, /* its calls wait */
+	MACHINE_CHECKPOINTED,
+	MACHINE_LOST, /* it could not be restored; its calls wait for ever */
+};
+
+/* This process has a driver from now on; its calls are between the two that follow. */
+void machine_checkpoint_serve(void);
+
+/* begin waits while the process is locked. They do not nest. */
+void machine_call_begin(void);
+void machine_call_end(void);
+
+/* This process has one handle of cuMemCreate with host memory more, or less. */
+void machine_host_handle(bool is_made);
+
+/* How process `pid` of this pid namespace stands. 0, or -ESRCH: there is none with a driver. */
+int machine_checkpoint_state(uint32_t pid, enum machine_checkpoint *out_state);
+
+/*
+ * The steps. 0; -ESRCH; -EINVAL when the one before was not made; -EBUSY: calls or work of it did
+ * not end in time, and it stands as before. Of restore also -ENOMEM: a device has no room, it
+ * stands as before; -EIO: it is lost.
+ */
+int machine_checkpoint_lock(uint32_t pid, int64_t wait_ns);
+int machine_checkpoint_take(uint32_t pid);
+int machine_checkpoint_restore(uint32_t pid);
+int machine_checkpoint_unlock(uint32_t pid);
+
 /* Device i's engine is one: whoever executes holds it for one slice (2 ms) at a time while others
  * wait, as a GPU does between processes. begin blocks until it is this process's turn (other
  * streams of the same process may run beside it); end gives it up. */

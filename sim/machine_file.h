@@ -63,15 +63,23 @@ struct machine_share {
 	_Atomic uint64_t ticket;        /* its place in the line for a turn, 0 = not in it */
 	_Atomic uint32_t ring;          /* its ring + 1 while that says so too, 0 = none */
 	uint32_t pad;
+	/* of it, what a checkpoint took off the device: in no sum until it is restored */
+	_Atomic uint64_t away_bytes, away_managed_bytes;
 };
 
-/* A process's place. Written by the holder of its byte, except `share`. */
+/* A process's place. Written by the holder of its byte, except `share` and where said. */
 struct machine_slot {
 	_Atomic uint32_t pid; /* in the process's own pid namespace; 0 = free */
 	uint32_t pad;
 	_Atomic uint64_t pid_namespace; /* inode number, 0 = unknown */
 	_Atomic uint64_t contexts;      /* bit per device */
 	pthread_mutex_t life;           /* machine_life.h */
+	/* machine_checkpoint.c; any process */
+	_Atomic uint32_t checkpoint; /* enum machine_checkpoint; futex */
+	_Atomic uint32_t calls;      /* threads in calls of the driver */
+	_Atomic uint64_t away_contexts;
+	_Atomic uint32_t host_handles; /* of cuMemCreate, with host memory */
+	uint32_t pad2;
 	struct machine_share share[MACHINE_DEVICES];
 };
 

@@ -35,6 +35,8 @@ static void clear_share(int slot, int i)
 	machine_lock(i, slot);
 	bytes = atomic_exchange_explicit(&share->used_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&share->managed_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&share->away_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&share->away_managed_bytes, 0, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&file->state[i].used_bytes, bytes, memory_order_release);
 	machine_turn_forget(i, slot);
 	machine_unlock(i);
@@ -51,6 +53,10 @@ void machine_process_clear(int slot)
 		clear_share(slot, (int)i);
 	machine_time_forget(slot);
 	atomic_store(&file->slot[slot].contexts, 0);
+	atomic_store(&file->slot[slot].checkpoint, MACHINE_NO_DRIVER);
+	atomic_store(&file->slot[slot].calls, 0);
+	atomic_store(&file->slot[slot].away_contexts, 0);
+	atomic_store(&file->slot[slot].host_handles, 0);
 	/* Last: until here the next one to look does it again. */
 	atomic_store_explicit(&file->slot[slot].pid, 0, memory_order_release);
 }

@@ -62,6 +62,8 @@
 #define RATION_LOCK_SLOT ((int64_t)1 << 40)
 #define RATION_LOCK_KEEPER (((int64_t)1 << 40) + 65536)
 #define RATION_LOCK_REAP (((int64_t)1 << 40) + 131072)
+/* Had by who has a tenant suspended or resumed, from the first look to the last. */
+#define RATION_LOCK_STEER (((int64_t)1 << 40) + 196608)
 
 enum {
 	HAMI_DEVICES = 16,
@@ -185,9 +187,13 @@ enum sm_policy {
 struct ration_residency {
 	_Alignas(64) uint64_t card_bytes[RATION_DEVICES]; /* on the cards, of what may leave them */
 	uint64_t host_bytes;                              /* in host memory in their place */
-	uint64_t moved_bytes;  /* by exchanges of memory, since its start */
-	uint32_t is_suspended; /* 1: all that may leave has left, and its work is held */
-	int32_t suspend_rc;    /* why it could not leave: -errno; 0 = nothing failed */
+	uint64_t moved_bytes; /* by exchanges of memory, since its start */
+	/*
+	 * enum ration_suspend: how far it is held. RATION_SUSPEND_DEEP: nothing of it stands in the
+	 * way of the driver's checkpoint.
+	 */
+	uint32_t is_suspended;
+	int32_t suspend_rc;  /* why it is not as far as asked for: -errno; 0 = nothing failed */
 	uint64_t kept_bytes; /* of host_bytes, what is at hand for the next and has nothing in it */
 	uint64_t reserved[4];
 };
@@ -196,6 +202,11 @@ struct ration_residency {
 enum ration_suspend {
 	RATION_RUN = 0,
 	RATION_SUSPEND = 1, /* its memory leaves the cards, its work is held */
+	/*
+	 * As that, and ready for whoever asks to have the driver take its contexts off the cards
+	 * (cuCheckpointProcess*).
+	 */
+	RATION_SUSPEND_DEEP = 2,
 };
 
 struct ration_region {

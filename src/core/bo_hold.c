@@ -151,15 +151,23 @@ static int end_deleted(struct bo_device *device, const struct bo_ctx *ctx)
 	return 0;
 }
 
+static const struct bo_want in_system[] = { { .place = BO_SYSTEM } };
+static const struct bo_placement away = { in_system, 1 };
+
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
 {
-	static const struct bo_want wants[] = { { .place = BO_SYSTEM } };
-	static const struct bo_placement away = { wants, 1 };
 	int rc;
 
 	bo_reap(device);
 	rc = move_all(device, BO_VRAM, &away, ctx);
 	return rc < 0 ? rc : end_deleted(device, ctx);
+}
+
+int bo_hold_all(struct bo_device *device, struct bo_ctx *ctx)
+{
+	int rc = bo_hold(device, ctx);
+
+	return rc < 0 ? rc : move_all(device, BO_GTT, &away, ctx);
 }
 
 /* Nothing is evicted for it: what goes from one place for another would never end. */

@@ -18,6 +18,11 @@
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
 
 /*
+ * As bo_hold(), and those in BO_GTT go to BO_SYSTEM too: no work reaches anything but pinned ones.
+ */
+int bo_hold_all(struct bo_device *device, struct bo_ctx *ctx);
+
+/*
  * Moves all objects from BO_SYSTEM to device memory, or where there is no room to BO_GTT. 0 when
  * work reaches all of them; else as bo_hold(), and -ENOMEM when there is room in neither.
  */

@@ -19,6 +19,7 @@ struct memory {
 	bool is_listed; /* found by its handle's value; false once another memory has it */
 	bool is_known;  /* entered, with what follows; else 0 */
 	bool is_import;
+	bool is_host; /* counted in `hosts`; 0 bytes */
 	struct dev dev;
 	uint64_t bytes;
 	uint64_t uses; /* nodes that have it, those taken out included */
@@ -46,6 +47,7 @@ struct handle_state {
 	struct memory_tree memories;
 	_Atomic unsigned imports[RATION_DEVICES]; /* written under mutex */
 	_Atomic bool has_ended_import[RATION_DEVICES];
+	_Atomic unsigned hosts;
 };
 PROCESS_STATE(handle_state, state);
 
@@ -157,6 +159,8 @@ static struct handle_freed leave(struct handle_node *node)
 			atomic_store(&state.s.has_ended_import[memory->dev.v], true);
 			atomic_fetch_sub(&state.s.imports[memory->dev.v], 1);
 		}
+		if (memory->is_host)
+			handle_unexpect_host();
 		free(memory);
 	}
 	return freed;
@@ -239,6 +243,66 @@ void handle_import(struct handle_node *node, uint64_t handle, struct dev dev)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+void handle_expect_host(void)
+{
+	atomic_fetch_add(&state.s.hosts, 1);
+}
+
+void handle_unexpect_host(void)
+{
+	atomic_fetch_sub(&state.s.hosts, 1);
+}
+
+bool handle_has_host(void)
+{
+	return atomic_load(&state.s.hosts) > 0;
+}
+
+/* mutex held: the node's memory is the host's, and was expected once more. */
+static void be_host(struct handle_node *node)
+{
+	struct memory *memory = node->memory;
+
+	if (memory->is_known) {
+		handle_unexpect_host();
+		return;
+	}
+	memory->is_known = true;
+	memory->is_host = true;
+}
+
+void handle_enter_host(struct handle_node *node, uint64_t handle, struct handle_freed *out_stale)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&state.s.mutex);
+	memory = find_memory(handle);
+	if (memory && !memory->is_known)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+	be_host(node);
+	*out_stale = add_reference(node, handle);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void handle_import_host(struct handle_node *node, uint64_t handle)
+{
+	struct handle_node *of;
+	struct memory *memory;
+
+	pthread_mutex_lock(&state.s.mutex);
+	of = find(&state.s.handles, handle);
+	memory = of ? of->memory : find_memory(handle);
+	if (memory)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+	be_host(node);
+	add_reference(node, handle);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 bool handle_has_imports(struct dev dev)
 {
 	return atomic_load(&state.s.imports[dev.v]) > 0;
@@ -312,8 +376,8 @@ void handle_map(struct handle_node *node, uint64_t addr, uint64_t bytes,
 		uint64_t freed_bytes[RATION_DEVICES])
 {
 	pthread_mutex_lock(&state.s.mutex);
-	if (node->memory->is_known && !node->memory->is_import && node->spare &&
-	    bytes > node->memory->bytes)
+	if (node->memory->is_known && !node->memory->is_import && !node->memory->is_host &&
+	    node->spare && bytes > node->memory->bytes)
 		add(freed_bytes, use_other(node));
 	node->key = addr;
 	node->bytes = bytes;

@@ -50,6 +50,20 @@ bool handle_has_imports(struct dev dev);
 bool handle_take_ended_import(struct dev dev);
 
 /*
+ * Memory of the host by handle is not charged; that there is some matters to who wants a
+ * checkpoint. It counts from expect, before the driver is asked, until it is no longer held: enter
+ * (import for what the driver gave for memory from elsewhere) or, where it gave none, unexpect must
+ * follow.
+ */
+void handle_expect_host(void);
+void handle_unexpect_host(void);
+void handle_enter_host(struct handle_node *node, uint64_t handle, struct handle_freed *out_stale);
+void handle_import_host(struct handle_node *node, uint64_t handle);
+
+/* True while there may be some. */
+bool handle_has_host(void);
+
+/*
  * Before the driver maps or retains: the node becomes a use of the memory of `handle`, or of what
  * is mapped at `addr`, so that it stays charged whatever other threads release and unmap meanwhile.
  * A value that is not entered may be before the call is over. handle_map(), handle_retain() or

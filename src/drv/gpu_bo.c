@@ -38,6 +38,7 @@ struct gpu_bo {
 struct gpu_bo_state {
 	pthread_mutex_t mutex; /* orders gpu_bo_open(); zero is an unlocked one */
 	struct gpu_bo *_Atomic devices[GPU_VMM_DEVICES];
+	_Atomic bool uses_pages;
 };
 PROCESS_STATE(gpu_bo_state, state);
 
@@ -128,18 +129,27 @@ static bool is_same_memory(const struct bo *bo, enum bo_place place)
 {
 	if (bo->place == BO_SYSTEM && place == BO_GTT)
 		return chunk_of(bo->memory)->handle != 0;
-	return bo->place == BO_GTT && place == BO_SYSTEM;
+	return bo->place == BO_GTT && place == BO_SYSTEM && !atomic_load(&state.s.uses_pages);
+}
+
+static int take_pages(struct gpu_bo *o, const struct bo *bo, struct gpu_chunk **out_chunk)
+{
+	return gpu_store_take_pages(&o->store, bo->bytes,
+				    bo->place == BO_GTT ? GPU_STORE_INSTEAD : GPU_STORE_MORE,
+				    out_chunk);
 }
 
 /* Of what is not mapped the process's own pages will do. */
-static int take_in(struct gpu_bo *o, enum bo_place place, uint64_t bytes,
+static int take_in(struct gpu_bo *o, const struct bo *bo, enum bo_place place,
 		   struct gpu_chunk **out_chunk)
 {
 	enum gpu_vmm_kind kind = place == BO_VRAM ? GPU_VMM_DEVICE : GPU_VMM_HOST;
-	int rc = gpu_store_take(&o->store, kind, bytes, out_chunk);
+	int rc;
 
-	return rc < 0 && place == BO_SYSTEM ? gpu_store_take_pages(&o->store, bytes, out_chunk) :
-					      rc;
+	if (place == BO_SYSTEM && atomic_load(&state.s.uses_pages))
+		return take_pages(o, bo, out_chunk);
+	rc = gpu_store_take(&o->store, kind, bo->bytes, out_chunk);
+	return rc < 0 && place == BO_SYSTEM ? take_pages(o, bo, out_chunk) : rc;
 }
 
 /*
@@ -174,9 +184,9 @@ static int take(struct gpu_bo *o, const struct bo *bo, enum bo_place place,
 	int rc;
 
 	if (bo->place != BO_NONE)
-		return take_in(o, place, bo->bytes, out_chunk);
+		return take_in(o, bo, place, out_chunk);
 	was_in = gate_enter();
-	rc = take_in(o, place, bo->bytes, out_chunk);
+	rc = take_in(o, bo, place, out_chunk);
 	if (rc == 0)
 		keep_inside(*out_chunk, was_in);
 	else
@@ -431,6 +441,27 @@ bool gpu_bo_is_lost(const struct gpu_bo *owner)
 void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes)
 {
 	gpu_store_trim(&owner->store, keep_bytes);
+}
+
+void gpu_bo_use_pages(bool is_wanted)
+{
+	atomic_store(&state.s.uses_pages, is_wanted);
+}
+
+int gpu_bo_drop_host(void)
+{
+	int rc = gpu_vmm_has_left() ? -EIO : 0;
+
+	for (int i = 0; i < GPU_VMM_DEVICES; i++) {
+		struct gpu_bo *o = atomic_load(&state.s.devices[i]);
+
+		if (!o)
+			continue;
+		gpu_store_trim(&o->store, 0);
+		if (gpu_store_has_host_handles(&o->store))
+			rc = -EBUSY;
+	}
+	return rc;
 }
 
 void gpu_bo_tick(void)

@@ -73,5 +73,18 @@ bool gpu_bo_is_lost(const struct gpu_bo *owner);
 /* Gives back host memory that no object has, down to keep_bytes of it. */
 void gpu_bo_trim(struct gpu_bo *owner, uint64_t keep_bytes);
 
+/*
+ * Of all devices: from now on what goes to BO_SYSTEM goes to pages of the process, or no longer.
+ * Who says so has the gate shut.
+ */
+void gpu_bo_use_pages(bool is_wanted);
+
+/*
+ * Gives back all host memory of the driver's that no object has. 0; -EBUSY when some of it is in
+ * use, -EIO when the driver may not have let some go: on a card a process with such memory cannot
+ * be restored from a checkpoint.
+ */
+int gpu_bo_drop_host(void);
+
 /* A round of the worker, of all devices: host memory goes back that no object has had for some. */
 void gpu_bo_tick(void);

@@ -48,8 +48,7 @@ static void place_all(struct gpu_move *m)
 /* Where the driver does not let a mapping go, the addresses stay with it. */
 static void unalias(struct gpu_move *m, struct gpu_remap *r)
 {
-	if (r->alias && gpu_vmm_unmap(r->alias, r->bytes) < 0 &&
-	    gpu_vmm_unmap(r->alias, r->bytes) < 0)
+	if (r->alias && gpu_vmm_unmap_surely(r->alias, r->bytes) < 0)
 		m->alias = 0;
 	r->alias = 0;
 }

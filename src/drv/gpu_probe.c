@@ -82,7 +82,7 @@ static int map_and_copy(struct cuda_ord ord, uint64_t addr, uint64_t handle)
 	if (rc < 0)
 		return -EAGAIN;
 	rc = gpu_vmm_allow(addr, BYTES, &ord, 1) < 0 ? -EAGAIN : copy(addr);
-	gpu_vmm_unmap(addr, BYTES);
+	gpu_vmm_unmap_surely(addr, BYTES);
 	return rc;
 }
 

@@ -83,11 +83,11 @@ static int unmap(struct gpu_remap *r)
 
 int gpu_remap_clear(struct gpu_remap *r)
 {
-	int rc = 0;
+	int rc = r->state == GPU_REMAP_NONE ? 0 : gpu_vmm_unmap_surely(r->addr, r->bytes);
 
-	for (int i = 0; i < UNDO_TRIES && r->state != GPU_REMAP_NONE; i++)
-		rc = unmap(r);
-	return r->state == GPU_REMAP_NONE ? 0 : rc;
+	if (rc == 0)
+		r->state = GPU_REMAP_NONE;
+	return rc;
 }
 
 /* The old memory of each goes, in one call where the driver does that. */

@@ -13,8 +13,7 @@ enum { CHUNKS = 32, ROUNDS = 300 };
 /* What the driver does not let go keeps its address, which is nobody's any more. */
 static void leave_addr(struct gpu_chunk *chunk)
 {
-	if (chunk->addr && (gpu_vmm_unmap(chunk->addr, chunk->bytes) == 0 ||
-			    gpu_vmm_unmap(chunk->addr, chunk->bytes) == 0))
+	if (chunk->addr && gpu_vmm_unmap_surely(chunk->addr, chunk->bytes) == 0)
 		gpu_vmm_unreserve(chunk->addr, chunk->bytes);
 	chunk->addr = 0;
 }
@@ -88,9 +87,21 @@ static int count_taken(struct gpu_store *store, uint64_t bytes)
 	return count->take(count->arg, bytes) == 0 ? 0 : -ENOMEM;
 }
 
+/* Takes what was had uncounted off what is given back: the rest. */
+static uint64_t settle(struct gpu_store *store, uint64_t bytes)
+{
+	uint64_t owed = atomic_load(&store->uncounted_bytes), part;
+
+	do
+		part = owed < bytes ? owed : bytes;
+	while (part && !atomic_compare_exchange_weak(&store->uncounted_bytes, &owed, owed - part));
+	return bytes - part;
+}
+
 /* After it was given back. */
 static void count_given(struct gpu_store *store, uint64_t bytes)
 {
+	bytes = settle(store, bytes);
 	if (store->count && bytes)
 		store->count->give(store->count->arg, bytes);
 }
@@ -113,6 +124,13 @@ static int map_pages(struct gpu_chunk *chunk)
 	madvise(m, chunk->bytes, MADV_DONTFORK);
 	chunk->pages = m;
 	return 0;
+}
+
+/* Which nobody else knows. */
+static void release_host(struct gpu_store *store, uint64_t handle)
+{
+	if (gpu_vmm_release(handle) == 0)
+		atomic_fetch_sub(&store->host_handles, 1);
 }
 
 static struct gpu_chunk *new_chunk(enum gpu_vmm_kind kind, uint64_t bytes)
@@ -155,14 +173,21 @@ static int create_host(struct gpu_store *store, struct gpu_chunk *chunk)
 	}
 	if (rc < 0)
 		count_given(store, chunk->bytes);
+	else
+		atomic_fetch_add(&store->host_handles, 1);
 	return rc;
 }
 
-int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk)
+int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, enum gpu_store_why why,
+			 struct gpu_chunk **out_chunk)
 {
 	struct gpu_chunk *chunk = new_chunk(GPU_VMM_HOST, bytes);
 	int rc = chunk ? count_taken(store, bytes) : -ENOMEM;
 
+	if (chunk && rc < 0 && why == GPU_STORE_INSTEAD) {
+		atomic_fetch_add(&store->uncounted_bytes, bytes);
+		rc = 0;
+	}
 	if (rc < 0)
 		goto out_free;
 	rc = map_pages(chunk);
@@ -210,10 +235,12 @@ void gpu_store_share(struct gpu_chunk *chunk)
 }
 
 /* Nobody has it any more, nor the pool. */
-static void end_chunk(struct gpu_chunk *chunk)
+static void end_chunk(struct gpu_store *store, struct gpu_chunk *chunk)
 {
 	leave_addr(chunk);
-	if (chunk->handle)
+	if (chunk->handle && chunk->kind == GPU_VMM_HOST)
+		release_host(store, chunk->handle);
+	else if (chunk->handle)
 		gpu_vmm_release(chunk->handle);
 	else
 		munmap(chunk->pages, chunk->bytes);
@@ -229,7 +256,7 @@ static void give_host(struct gpu_store *store, struct gpu_chunk *chunk)
 	if (chunk->handle && bo_pool_give(&store->host, bytes, (uint64_t)(uintptr_t)chunk))
 		return;
 	count_kept(store, -(int64_t)bytes);
-	end_chunk(chunk);
+	end_chunk(store, chunk);
 	count_given(store, bytes);
 }
 
@@ -240,13 +267,13 @@ void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk)
 	if (chunk->kind == GPU_VMM_HOST)
 		give_host(store, chunk);
 	else
-		end_chunk(chunk);
+		end_chunk(store, chunk);
 }
 
 static void end_kept(struct gpu_store *store, const struct bo_pool_handle *kept, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		end_chunk((struct gpu_chunk *)(uintptr_t)kept[i].handle);
+		end_chunk(store, (struct gpu_chunk *)(uintptr_t)kept[i].handle);
 		count_kept(store, -(int64_t)kept[i].bytes);
 		count_given(store, kept[i].bytes);
 	}
@@ -261,6 +288,11 @@ void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes)
 		n = bo_pool_trim(&store->host, keep_bytes, kept, CHUNKS);
 		end_kept(store, kept, n);
 	} while (n == CHUNKS);
+}
+
+bool gpu_store_has_host_handles(const struct gpu_store *store)
+{
+	return atomic_load(&store->host_handles) > 0;
 }
 
 void gpu_store_tick(struct gpu_store *store)

@@ -44,6 +44,9 @@ struct gpu_store {
 	struct cuda_ord ord;
 	bool has_host;               /* host memory is the driver's, and can be mapped */
 	const struct bo_host *count; /* NULL: nobody counts; set before anything is taken */
+	/* atomic */
+	_Atomic uint64_t host_handles;    /* of host memory that the driver has for us */
+	_Atomic uint64_t uncounted_bytes; /* of host memory in use: see gpu_store_take_pages() */
 	/* has a lock of its own */
 	struct bo_pool host; /* host memory that nobody has: its handles are chunks */
 };
@@ -61,11 +64,21 @@ void gpu_store_count(struct gpu_store *store, const struct bo_host *count);
 int gpu_store_take(struct gpu_store *store, enum gpu_vmm_kind kind, uint64_t bytes,
 		   struct gpu_chunk **out_chunk);
 
+enum gpu_store_why {
+	GPU_STORE_MORE,
+	/*
+	 * In place of as much host memory that goes back in a moment: where the count has no room
+	 * it is had uncounted until something does.
+	 */
+	GPU_STORE_INSTEAD,
+};
+
 /*
  * Host memory with one user that is the process's own pages: it cannot be mapped, and is there
- * where the driver has no more of the other kind. 0 or -ENOMEM.
+ * where the driver has no more of the other kind, or is to have none. 0 or -ENOMEM.
  */
-int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, struct gpu_chunk **out_chunk);
+int gpu_store_take_pages(struct gpu_store *store, uint64_t bytes, enum gpu_store_why why,
+			 struct gpu_chunk **out_chunk);
 
 /* One user more. */
 void gpu_store_share(struct gpu_chunk *chunk);
@@ -81,6 +94,9 @@ void gpu_store_give(struct gpu_store *store, struct gpu_chunk *chunk);
 
 /* Gives back what nobody has, down to keep_bytes of it. */
 void gpu_store_trim(struct gpu_store *store, uint64_t keep_bytes);
+
+/* True while the driver has host memory for us, in use or kept. */
+bool gpu_store_has_host_handles(const struct gpu_store *store);
 
 /* A round of the clock is over: what nobody has had for some rounds goes back. */
 void gpu_store_tick(struct gpu_store *store);

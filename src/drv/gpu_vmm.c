@@ -1,10 +1,19 @@
 #include "drv/gpu_vmm.h"
 
+#include "base/process.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "drv/status.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+
+enum { UNMAP_TRIES = 3 };
+
+struct gpu_vmm_state {
+	_Atomic bool has_left; /* atomic */
+};
+PROCESS_STATE(gpu_vmm_state, state);
 
 static int attribute(struct cuda_ord ord, CUdevice_attribute what, int *out_value)
 {
@@ -171,6 +180,24 @@ int gpu_vmm_map(uint64_t addr, uint64_t bytes, uint64_t handle)
 int gpu_vmm_unmap(uint64_t addr, uint64_t bytes)
 {
 	return CALL(cuMemUnmap, addr, bytes);
+}
+
+int gpu_vmm_unmap_surely(uint64_t addr, uint64_t bytes)
+{
+	int rc = -ENODEV;
+
+	for (int i = 0; i < UNMAP_TRIES && rc < 0; i++)
+		rc = gpu_vmm_unmap(addr, bytes);
+	if (rc < 0) {
+		process_wipe_on_fork(&state, sizeof(state));
+		atomic_store(&state.s.has_left, true);
+	}
+	return rc;
+}
+
+bool gpu_vmm_has_left(void)
+{
+	return atomic_load(&state.s.has_left);
 }
 
 int gpu_vmm_allow(uint64_t addr, uint64_t bytes, const struct cuda_ord *ords, unsigned count)

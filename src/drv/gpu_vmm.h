@@ -64,6 +64,15 @@ int gpu_vmm_map(uint64_t addr, uint64_t bytes, uint64_t handle);
 int gpu_vmm_unmap(uint64_t addr, uint64_t bytes);
 
 /*
+ * As gpu_vmm_unmap(), of a mapping of ours whose memory is given back in any case; tried again.
+ * What the driver does not let go stays with it, and is remembered.
+ */
+int gpu_vmm_unmap_surely(uint64_t addr, uint64_t bytes);
+
+/* True when memory of this process may be left mapped so, the host's perhaps. */
+bool gpu_vmm_has_left(void);
+
+/*
  * Lets these devices read and write all that is mapped in one run of addresses without holes.
  * Count is 1 to GPU_VMM_DEVICES.
  */

@@ -23,6 +23,7 @@ struct sample_state {
 	_Atomic unsigned rows; /* that a list had last; atomic */
 	/* The pid of our row where it is not our own, else 0; atomic, written before `pids`. */
 	_Atomic unsigned own_pid;
+	_Atomic bool rests; /* atomic */
 };
 PROCESS_STATE(sample_state, state);
 
@@ -166,6 +167,12 @@ static int find_own(nvmlDevice_t dev, uint64_t *out_bytes)
 	return rc;
 }
 
+void sample_nvml_rest(bool is_wanted)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	atomic_store(&state.s.rests, is_wanted);
+}
+
 unsigned sample_nvml_rows(void)
 {
 	return atomic_load_explicit(&state.s.rows, memory_order_relaxed);
@@ -194,6 +201,8 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 
 	if (pids == PIDS_UNKNOWN || pids == PIDS_FOREIGN || !handle_of(uuid, &dev))
 		return -ENOTSUP;
+	if (atomic_load(&state.s.rests))
+		return -EAGAIN;
 	*out_bytes = 0;
 	rc = find_own(dev, out_bytes);
 	if (rc < 0)

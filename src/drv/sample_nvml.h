@@ -27,6 +27,12 @@ bool sample_nvml_knows(const char *uuid);
  */
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
 
+/*
+ * While this process's contexts may be off the cards its figure is not to be had: -EAGAIN, as when
+ * it changes all the time.
+ */
+void sample_nvml_rest(bool is_wanted);
+
 /* How many processes NVML listed when it was asked last, 0 before. */
 unsigned sample_nvml_rows(void);
 

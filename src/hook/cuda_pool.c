@@ -4,6 +4,7 @@
  */
 #include "base/bytes.h"
 #include "core/doubt.h"
+#include "core/handle.h"
 #include "core/hole.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
@@ -395,11 +396,19 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *prop
 {
 	enum pool_kind kind;
 	struct dev dev;
+	bool is_host;
 	CUresult res;
 
 	if (!ENTER_HAS(cuMemPoolCreate))
 		return enter_missing();
+	is_host = props && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED &&
+		  props->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+	if (is_host)
+		handle_expect_host();
 	res = GATE_CALL(real.cuMemPoolCreate(out_pool, props));
+	/* What a pool of the host holds is never known: it stays as expected. */
+	if (is_host && res != CUDA_SUCCESS)
+		handle_unexpect_host();
 	if (res == CUDA_SUCCESS && place(props, &dev, &kind) == ENTER_CHARGE &&
 	    !pool_enter(*out_pool, dev, kind)) {
 		GATE_CALL(real.cuMemPoolDestroy(*out_pool));

@@ -40,6 +40,32 @@ static CUresult judge(size_t size_bytes, const CUmemAllocationProp *prop, unsign
 	return res;
 }
 
+/* Memory of the host takes nothing of a limit, but is known of (core/handle.h). */
+static CUresult create_host(CUmemGenericAllocationHandle *out_handle, size_t size_bytes,
+			    const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	struct handle_node *node = handle_prepare();
+	CUmemGenericAllocationHandle handle;
+	struct handle_freed stale;
+	CUresult res;
+
+	if (!node)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	handle_expect_host();
+	charge_begin();
+	res = GATE_CALL(real.cuMemCreate(&handle, size_bytes, prop, flags));
+	if (res == CUDA_SUCCESS) {
+		handle_enter_host(node, handle, &stale);
+		charge_freed_handle(stale);
+		*out_handle = handle;
+	} else {
+		handle_unexpect_host();
+		handle_discard(node);
+	}
+	charge_over();
+	return res;
+}
+
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_bytes,
 			  const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -57,6 +83,9 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 		what = enter_ordinal(ord, &dev);
 	if (what == ENTER_REFUSE)
 		return enter_refusal();
+	if (what == ENTER_FORWARD && out_handle && prop && !is_on_device(prop, &ord) &&
+	    init_is_member())
+		return create_host(out_handle, size_bytes, prop, flags);
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(real.cuMemCreate(out_handle, size_bytes, prop, flags));
 	rc = charge_reserve_handle(&c, dev, size_bytes);
@@ -186,8 +215,16 @@ static bool enter_import(struct handle_node *node, CUmemGenericAllocationHandle 
 	CUdevice ord;
 
 	if (!real.cuMemGetAllocationPropertiesFromHandle ||
-	    real.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS ||
-	    !is_on_device(&prop, &ord) || !device_by_ordinal((struct cuda_ord){ ord }, out_dev)) {
+	    real.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS) {
+		handle_discard(node);
+		return false;
+	}
+	if (!is_on_device(&prop, &ord)) {
+		handle_expect_host();
+		handle_import_host(node, handle);
+		return false;
+	}
+	if (!device_by_ordinal((struct cuda_ord){ ord }, out_dev)) {
 		handle_discard(node);
 		return false;
 	}

@@ -4,10 +4,13 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "core/bo_hold.h"
+#include "core/handle.h"
 #include "core/object.h"
 #include "core/quota.h"
 #include "core/rdma.h"
+#include "drv/gpu_bo.h"
 #include "drv/gpu_still.h"
+#include "drv/sample_nvml.h"
 #include "hook/signals.h"
 
 #include <errno.h>
@@ -22,6 +25,7 @@ static const struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
 enum state {
 	RUNS,
 	HELD,       /* the gate is shut, and all that may leave has left */
+	HELD_DEEP,  /* as that, and the driver has no host memory for us or the program */
 	COMES_BACK, /* the gate is shut, and something has not come back */
 };
 
@@ -32,6 +36,7 @@ struct suspend_state {
 	int64_t again_ns; /* when the next attempt is due, 0: at once */
 	int64_t pause_ns; /* before the one after */
 	uint32_t resumes; /* the region's word, as seen last */
+	enum ration_suspend want;
 	bool is_told;
 };
 PROCESS_STATE(suspend_state, state);
@@ -49,7 +54,7 @@ bool suspend_is_shut(void)
 }
 
 /* Who resumes the tenant resumes also what a signal has suspended. */
-static bool region_wants(void)
+static enum ration_suspend region_wants(void)
 {
 	const struct ration_region *own = state.s.region->own;
 	uint32_t resumes = __atomic_load_n(&own->resumes, __ATOMIC_ACQUIRE);
@@ -57,22 +62,23 @@ static bool region_wants(void)
 	if (resumes != state.s.resumes)
 		signals_forget();
 	state.s.resumes = resumes;
-	return region_suspend_want(own) != RATION_RUN;
+	return region_suspend_want(own);
 }
 
 /* A region that was taken away asks for nothing: nobody could ever say that it is over. */
-static bool is_wanted_now(int64_t now_ns)
+static enum ration_suspend wanted_now(int64_t now_ns)
 {
-	bool region_does;
+	enum ration_suspend want = RATION_RUN;
 
 	if (!state.s.region)
-		return false;
-	region_does = quota_has_region(now_ns) && region_wants();
-	return region_does || signals_want_suspension();
+		return RATION_RUN;
+	if (quota_has_region(now_ns))
+		want = region_wants();
+	return want == RATION_RUN && signals_want_suspension() ? RATION_SUSPEND : want;
 }
 
 /* Says in the region how it stands. */
-static void tell(bool is_suspended, int rc)
+static void tell(enum ration_suspend suspended, int rc)
 {
 	struct ration_residency *r;
 	unsigned slot = quota_slot();
@@ -81,9 +87,9 @@ static void tell(bool is_suspended, int rc)
 		return;
 	r = &state.s.region->own->residency[slot];
 	__atomic_store_n(&r->suspend_rc, rc, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->is_suspended, is_suspended, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->is_suspended, suspended, __ATOMIC_RELEASE);
 	__atomic_store_n(&state.s.region->hami->procs[slot].status,
-			 is_suspended ? HAMI_SUSPENDED : HAMI_RUNNING, __ATOMIC_RELEASE);
+			 suspended == RATION_RUN ? HAMI_RUNNING : HAMI_SUSPENDED, __ATOMIC_RELEASE);
 }
 
 /* Both for all devices: the first error, when others may have gone. */
@@ -118,11 +124,14 @@ static void enter(enum state next)
 
 static void come_back(void)
 {
-	int rc = each(bo_unhold);
+	int rc;
 
+	gpu_bo_use_pages(false);
+	rc = each(bo_unhold);
 	if (rc == 0) {
+		sample_nvml_rest(false);
 		enter(RUNS);
-		tell(false, 0);
+		tell(RATION_RUN, 0);
 		gpu_still_end();
 		return;
 	}
@@ -133,30 +142,101 @@ static void come_back(void)
 			 strerror(-rc));
 		state.s.is_told = true;
 	}
-	tell(true, rc);
+	tell(RATION_SUSPEND, rc);
 	try_again(clock_now_ns());
 }
 
-static void hold(void)
+/*
+ * All that may leave goes to pages of the process. What the program has of the driver's host memory
+ * is not ours to move.
+ */
+static int leave_for_pages(void)
+{
+	int rc = handle_has_host() ? -ENOTSUP : 0;
+
+	if (rc == 0) {
+		gpu_bo_use_pages(true);
+		rc = each(bo_hold_all);
+	}
+	return rc < 0 ? rc : gpu_bo_drop_host();
+}
+
+/*
+ * The card will not list this process while its contexts are off it; nothing of what it shows then
+ * counts.
+ */
+static void be_deep(void)
+{
+	sample_nvml_rest(true);
+	enter(HELD_DEEP);
+	tell(RATION_SUSPEND_DEEP, 0);
+}
+
+/* The gate is shut: as far as it goes. 0, or why it went back to where nothing is held. */
+static int leave(enum ration_suspend want)
+{
+	int deep_rc = 0, rc;
+
+	if (want == RATION_SUSPEND_DEEP) {
+		deep_rc = leave_for_pages();
+		if (deep_rc == 0) {
+			be_deep();
+			return 0;
+		}
+		gpu_bo_use_pages(false);
+	}
+	rc = each(bo_hold);
+	if (rc < 0) {
+		/* All or nothing: what went comes back. */
+		enter(COMES_BACK);
+		come_back();
+		return rc;
+	}
+	enter(HELD);
+	tell(RATION_SUSPEND, deep_rc);
+	if (deep_rc < 0)
+		try_again(clock_now_ns());
+	return 0;
+}
+
+static void hold(enum ration_suspend want)
 {
 	int rc = rdma_look() ? -EPERM : gpu_still_begin(&waits);
 
-	if (rc < 0) {
-		tell(false, rc);
+	if (rc == 0)
+		rc = leave(want);
+	if (rc < 0 && !suspend_is_shut()) {
+		tell(RATION_RUN, rc);
 		try_again(clock_now_ns());
+	}
+}
+
+/*
+ * What lies in the driver's host memory has to come back first, with the gate shut all along. What
+ * lies in pages already stays.
+ */
+static void deepen(void)
+{
+	int64_t pause_ns = state.s.pause_ns;
+	int rc = handle_has_host() ? -ENOTSUP : 0;
+
+	if (rc == 0 && gpu_bo_drop_host() == 0) {
+		be_deep();
 		return;
 	}
-	rc = each(bo_hold);
+	if (rc == 0)
+		rc = each(bo_unhold);
 	if (rc == 0) {
-		enter(HELD);
-		tell(true, 0);
-		return;
+		leave(RATION_SUSPEND_DEEP);
+	} else if (each(bo_hold) == 0) {
+		tell(RATION_SUSPEND, rc);
+	} else {
+		enter(COMES_BACK);
+		come_back();
 	}
-	/* All or nothing: what went comes back. */
-	enter(COMES_BACK);
-	come_back();
-	if (!suspend_is_shut()) {
-		tell(false, rc);
+	if (atomic_load_explicit(&state.s.state, memory_order_relaxed) == HELD) {
+		/* Later each time. */
+		state.s.pause_ns = pause_ns;
 		try_again(clock_now_ns());
 	}
 }
@@ -166,35 +246,46 @@ bool suspend_is_asked(void)
 	int64_t now_ns = clock_now_ns();
 
 	signals_check();
-	return is_wanted_now(now_ns) && now_ns >= state.s.again_ns;
+	return wanted_now(now_ns) != RATION_RUN && now_ns >= state.s.again_ns;
+}
+
+/*
+ * The gate is shut. Who is ready for a checkpoint says so until it runs again, whatever else is
+ * wanted: its contexts may be away, and who resumes it has to know.
+ */
+static void follow(enum ration_suspend want)
+{
+	enum state now = atomic_load_explicit(&state.s.state, memory_order_relaxed);
+
+	if (now == COMES_BACK) {
+		come_back();
+	} else if (want == RATION_RUN) {
+		enter(COMES_BACK);
+		come_back();
+	} else if (want == RATION_SUSPEND_DEEP && now == HELD) {
+		deepen();
+	}
 }
 
 int64_t suspend_tick(void)
 {
 	int64_t now_ns = clock_now_ns();
-	bool is_wanted;
+	enum ration_suspend want;
 
 	signals_check();
-	is_wanted = is_wanted_now(now_ns);
+	want = wanted_now(now_ns);
+	if (want != state.s.want)
+		state.s.again_ns = 0;
+	state.s.want = want;
 	if (now_ns < state.s.again_ns)
 		return state.s.again_ns;
-	switch (atomic_load_explicit(&state.s.state, memory_order_relaxed)) {
-	case RUNS:
-		if (is_wanted)
-			hold();
-		else if (state.s.again_ns) {
-			enter(RUNS);
-			tell(false, 0);
-		}
-		break;
-	case HELD:
-		if (!is_wanted) {
-			enter(COMES_BACK);
-			come_back();
-		}
-		break;
-	default:
-		come_back();
+	if (suspend_is_shut()) {
+		follow(want);
+	} else if (want != RATION_RUN) {
+		hold(want);
+	} else if (state.s.pause_ns) {
+		enter(RUNS);
+		tell(RATION_RUN, 0);
 	}
 	return state.s.again_ns ? state.s.again_ns : INT64_MAX;
 }

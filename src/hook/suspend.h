@@ -3,6 +3,11 @@
  * (hook/signals.h), done by the worker. The gate is shut and stays so, all objects leave the
  * device, and come back under their addresses before it opens again.
  *
+ * For RATION_SUSPEND_DEEP they go to pages of the process, and the driver keeps no host memory for
+ * us: with some, a card cannot restore the process from a checkpoint. Whoever asks for that may
+ * lock the process in the driver then: the worker waits in its next call until it is unlocked, and
+ * has nothing meanwhile that others wait for. Where it cannot go so far it is suspended as usual.
+ *
  * Where it does not go now (work that does not end, a capture, no room in host memory) all is put
  * back, the program goes on, why is said in the region, and it is tried again: after 10 ms at
  * first, later once a second.

@@ -568,5 +568,5 @@ enum ration_suspend region_suspend_want(const struct ration_region *own)
 {
 	uint32_t want = __atomic_load_n(&own->suspend_want, __ATOMIC_ACQUIRE);
 
-	return want <= RATION_SUSPEND ? (enum ration_suspend)want : RATION_RUN;
+	return want <= RATION_SUSPEND_DEEP ? (enum ration_suspend)want : RATION_RUN;
 }

@@ -183,7 +183,9 @@ static void read_residency(const struct ration_region *own, unsigned index, stru
 	memcpy(p->card_bytes, r->card_bytes, sizeof(p->card_bytes));
 	p->host_bytes = r->host_bytes;
 	p->moved_bytes = r->moved_bytes;
-	p->is_suspended = r->is_suspended != 0;
+	p->suspended = r->is_suspended >= RATION_SUSPEND_DEEP ?
+			       RATION_SUSPEND_DEEP :
+			       (enum ration_suspend)r->is_suspended;
 	p->suspend_rc = r->suspend_rc;
 }
 
@@ -198,6 +200,8 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 		const struct ration_slot *s = &snap->own->slots[index];
 
 		p->pid = s->pid > INT32_MAX ? 0 : (int)s->pid;
+		p->pid_namespace = s->pid_namespace;
+		p->start_ticks = s->start_ticks;
 		region_copy_text(p->comm, sizeof(p->comm), s->comm, sizeof(s->comm));
 		read_residency(snap->own, index, p);
 	}

@@ -27,14 +27,16 @@ struct view_device {
 
 struct view_process {
 	unsigned slot;
-	int pid;       /* in the tenant's pid namespace */
-	char comm[16]; /* "" = not known */
+	int pid;                /* in the tenant's pid namespace */
+	uint64_t pid_namespace; /* inode of that, 0 = not known */
+	uint64_t start_ticks;   /* as base/pid.h; 0 = not known */
+	char comm[16];          /* "" = not known */
 	uint64_t used_bytes[RATION_DEVICES];
-	uint64_t card_bytes[RATION_DEVICES]; /* on the card, of what may leave it */
-	uint64_t host_bytes;                 /* in host memory in place of that */
-	uint64_t moved_bytes;                /* by exchanges of memory, since its start */
-	bool is_suspended;
-	int suspend_rc;                         /* why its memory could not leave: -errno, or 0 */
+	uint64_t card_bytes[RATION_DEVICES];    /* on the card, of what may leave it */
+	uint64_t host_bytes;                    /* in host memory in place of that */
+	uint64_t moved_bytes;                   /* by exchanges of memory, since its start */
+	enum ration_suspend suspended;          /* how far it is held */
+	int suspend_rc;                         /* why it is not as far as asked: -errno, or 0 */
 	unsigned busy_permille[RATION_DEVICES]; /* of a second, as measured last */
 	uint64_t held_ns[RATION_DEVICES]; /* its threads' waits for GPU time, since its start */
 };

@@ -113,7 +113,9 @@ static void put_processes(char *cell, const struct view *view)
 	else
 		snprintf(cell, TABLE_CELL_BYTES, "%u%s%s", view->process_count,
 			 view->kind == VIEW_OWN ? "" : " unverified",
-			 view->suspend_want == RATION_RUN ? "" : " suspended");
+			 view->suspend_want == RATION_RUN     ? "" :
+			 view->suspend_want == RATION_SUSPEND ? " suspended" :
+								" suspended deep");
 }
 
 static int add_device(struct table *table, const struct tenant_list_entry *entry, int d)

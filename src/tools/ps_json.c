@@ -77,7 +77,9 @@ static json_t *process(const struct view *view, const struct view_process *p)
 		json_object_set_new(object, "host_bytes", json_integer((json_int_t)p->host_bytes));
 		json_object_set_new(object, "moved_bytes",
 				    json_integer((json_int_t)p->moved_bytes));
-		json_object_set_new(object, "suspended", json_boolean(p->is_suspended));
+		json_object_set_new(object, "suspended", json_boolean(p->suspended != RATION_RUN));
+		json_object_set_new(object, "deep",
+				    json_boolean(p->suspended == RATION_SUSPEND_DEEP));
 	}
 	json_object_set_new(object, "devices", devices);
 	return object;
@@ -105,6 +107,7 @@ static json_t *tenant(const struct tenant_list_entry *entry)
 						  json_null());
 	json_object_set_new(object, "movable", json_boolean(v->flags & RATION_FLAG_MOVABLE));
 	json_object_set_new(object, "suspended", json_boolean(v->suspend_want != RATION_RUN));
+	json_object_set_new(object, "deep", json_boolean(v->suspend_want == RATION_SUSPEND_DEEP));
 	json_object_set_new(object, "created_s", number_or_null(v->created_s));
 	json_object_set_new(object, "devices", devices);
 	json_object_set_new(object, "processes", processes);

@@ -2,15 +2,19 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "shm/lock.h"
 #include "shm/pace_call.h"
+#include "tools/checkpoint.h"
 #include "tools/option_check.h"
 #include "tools/region_error.h"
 #include "tools/region_write.h"
+#include "tools/suspend_deep.h"
 #include "tools/tenant_find.h"
 #include "tools/tools_common.h"
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,19 +23,29 @@
 
 #define LOOK_NS (5 * NSEC_PER_MSEC)
 
-enum { KEY_WAIT = 'w', WAIT_S = 60, WAIT_MAX_S = 86400 };
+enum {
+	KEY_WAIT = 'w',
+	KEY_DEEP = 'd',
+	KEY_SIM = 's',
+	WAIT_S = 60,
+	WAIT_MAX_S = 86400,
+	VAIN_LOOKS = 40
+};
 
 static struct {
 	const char *command; /* "suspend" or "resume" */
 	const char *tenant;
 	enum ration_suspend want;
 	int wait_s;
+	bool is_sim;
+	bool is_stepping_down; /* what somebody else asked for meanwhile holds */
 } opt;
 
 static const char suspend_doc[] =
 	"Has all memory of a tenant that may leave the GPU leave it, for host memory, and holds "
 	"its work until `ration resume`. TENANT is its name, as `ration ps` shows it, or the path of "
-	"its file or directory; it was started with --movable or --oversubscribe."
+	"its file or directory; it was started with --movable or --oversubscribe. With --deep its "
+	"contexts leave too, by the driver's checkpoint (CUDA 12.8), so that nothing of it is left."
 	"\v"
 	"Returns when every process of it is suspended; 1 when one is not in time. What was asked "
 	"for goes on to hold then, until `ration resume`.";
@@ -41,7 +55,10 @@ static const char resume_doc[] =
 	"\v"
 	"Returns when every process of it goes on; 1 when one does not in time.";
 
+/* All are suspend's; resume has those behind the first. */
 static const struct argp_option option_table[] = {
+	{ "deep", KEY_DEEP, NULL, 0, "contexts too: nothing of it is left on the GPU", 0 },
+	{ "sim", KEY_SIM, NULL, 0, "for contexts, of a tenant that is on the software GPU", 0 },
 	{ "wait", KEY_WAIT, "SECONDS", 0, "how long to wait for its processes (60)", 0 },
 	{ 0 },
 };
@@ -63,6 +80,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_WAIT:
 		opt.wait_s = parse_seconds(arg, state);
 		return 0;
+	case KEY_DEEP:
+		opt.want = RATION_SUSPEND_DEEP;
+		return 0;
+	case KEY_SIM:
+		opt.is_sim = true;
+		return 0;
 	case ARGP_KEY_ARG:
 		if (opt.tenant)
 			argp_error(state, "'%s' is one argument too many; %s takes one tenant", arg,
@@ -77,6 +100,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+static void complain(const char *why)
+{
+	char text[512];
+
+	tools_complain(opt.command, "%s: %s", tools_printable(opt.tenant, text, sizeof(text)), why);
 }
 
 /* Stores what is wanted and wakes the tenant's processes. 0 or -errno. */
@@ -97,37 +127,73 @@ static int store(int fd)
 	return 0;
 }
 
-/* What is wrong with asking that of this tenant; NULL: nothing. */
-static const char *cannot(const struct view *view)
+/* The driver, where contexts are to go or may be away. True when it is there or not needed. */
+static bool has_driver(const struct view *view)
 {
-	if (opt.want != RATION_RUN && !(view->flags & RATION_FLAG_MOVABLE))
-		return "its memory cannot leave the GPU: it was started without --movable";
-	return NULL;
+	char error[1024];
+
+	if (opt.want != RATION_SUSPEND_DEEP && !suspend_deep_any(view))
+		return true;
+	if (checkpoint_open(opt.is_sim, error, sizeof(error)) == 0)
+		return true;
+	complain(error);
+	return false;
 }
 
-static int ask(const char *path)
+/*
+ * Contexts that are away come back before the tenant is asked for something else: its processes would
+ * wait for them. Those that do not come hold the others up only where it is not to run.
+ */
+static bool has_contexts(const struct view *view)
 {
-	char error[1024], text[512];
-	struct view view;
-	const char *why;
+	if (opt.want == RATION_SUSPEND_DEEP || !suspend_deep_any(view))
+		return true;
+	return suspend_deep_bring_back(opt.command, view, opt.want != RATION_RUN) == 0 ||
+	       opt.want == RATION_RUN;
+}
+
+/* Before the tenant's file is locked: the driver takes its time. */
+static enum tools_exit prepare(const char *path)
+{
+	static struct view view; /* too large for a stack */
+	bool is_ready = false;
+
+	/* Who opens the file says what is wrong with it. */
+	if (view_read(path, &view) < 0)
+		return TOOLS_OK;
+	if (opt.want != RATION_RUN && !(view.flags & RATION_FLAG_MOVABLE))
+		complain("its memory cannot leave the GPU: it was started without --movable");
+	else
+		is_ready = has_driver(&view) && has_contexts(&view);
+	view_free(&view);
+	return is_ready ? TOOLS_OK : TOOLS_UNHEALTHY;
+}
+
+static enum tools_exit ask(const char *path)
+{
+	static struct view view;
+	char error[1024];
 	int fd, rc;
 
+	if (prepare(path) != TOOLS_OK)
+		return TOOLS_UNHEALTHY;
 	fd = region_write_open(path, &view, error, sizeof(error));
 	if (fd < 0) {
-		tools_complain(opt.command, "%s: %s",
-			       tools_printable(opt.tenant, text, sizeof(text)), error);
+		complain(error);
 		return TOOLS_UNHEALTHY;
 	}
-	why = cannot(&view);
-	rc = why ? 0 : store(fd);
-	if (rc < 0)
-		why = strerror(-rc);
-	if (why)
-		tools_complain(opt.command, "%s: %s",
-			       tools_printable(opt.tenant, text, sizeof(text)), why);
-	view_free(&view);
+	rc = opt.is_stepping_down && view.suspend_want != RATION_SUSPEND_DEEP ? 0 : store(fd);
 	close(fd);
-	return why ? TOOLS_UNHEALTHY : TOOLS_OK;
+	if (rc < 0)
+		complain(strerror(-rc));
+	/*
+	 * Once more: who has contexts leave looks after that whether it is still asked for, so that
+	 * one of both sees the other.
+	 */
+	else if (opt.want == RATION_RUN && suspend_deep_any(&view) && has_driver(&view))
+		suspend_deep_bring_back(opt.command, &view, false);
+	view_free(&view);
+	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;
 }
 
 static bool has_memory(const struct view *view, const struct view_process *p)
@@ -141,7 +207,8 @@ static bool has_memory(const struct view *view, const struct view_process *p)
 /* True when the process is as it was asked to be. One without memory has nothing to do for it. */
 static bool is_there(const struct view *view, const struct view_process *p)
 {
-	return opt.want == RATION_RUN ? !p->is_suspended : p->is_suspended || !has_memory(view, p);
+	return opt.want == RATION_RUN ? p->suspended == RATION_RUN :
+					p->suspended >= opt.want || !has_memory(view, p);
 }
 
 static void print_process(const struct view *view, const struct view_process *p)
@@ -162,39 +229,129 @@ static void print_process(const struct view *view, const struct view_process *p)
 		       p->suspend_rc ? strerror(-p->suspend_rc) : "");
 }
 
-/* Looks until all processes are where they are to be or the time is over. */
-static int wait_for_all(const char *path)
+static void print_all(const struct view *view)
+{
+	for (unsigned i = 0; i < view->process_count; i++)
+		print_process(view, &view->processes[i]);
+}
+
+/* Contexts that had no room come once there is some. False when all that is missing never will. */
+static bool may_come(const struct view *view, unsigned missing)
+{
+	char ignored[1024];
+	unsigned away = 0;
+
+	if (opt.want != RATION_RUN || !suspend_deep_any(view))
+		return true;
+	for (unsigned i = 0; i < view->process_count; i++)
+		away += view->processes[i].suspended == RATION_SUSPEND_DEEP;
+	/* Another command may have had them leave since the driver was looked for. */
+	return (checkpoint_open(opt.is_sim, ignored, sizeof(ignored)) == 0 &&
+		suspend_deep_bring_back(opt.command, view, false) != -EIO) ||
+	       away < missing;
+}
+
+/*
+ * Looks until all processes are where they are to be or the time is over. 0 with the last look and how
+ * many are not; -errno after a complaint.
+ */
+static int wait_for_all(const char *path, struct view *out_view, unsigned *out_missing)
 {
 	int64_t until_ns = clock_now_ns() + opt.wait_s * NSEC_PER_SEC;
 	struct timespec nap = { .tv_nsec = LOOK_NS };
-	static struct view view; /* too large for a stack */
 	char text[512], what[256];
-	unsigned missing;
+	unsigned vain = 0;
 	bool is_over;
 	int rc;
 
 	for (;;) {
 		is_over = clock_now_ns() >= until_ns;
-		rc = view_read(path, &view);
+		rc = view_read(path, out_view);
 		if (rc < 0)
 			break;
-		missing = 0;
-		for (unsigned i = 0; i < view.process_count; i++)
-			missing += !is_there(&view, &view.processes[i]);
-		if (missing == 0 || is_over)
-			break;
-		view_free(&view);
+		*out_missing = 0;
+		for (unsigned i = 0; i < out_view->process_count; i++)
+			*out_missing += !is_there(out_view, &out_view->processes[i]);
+		if (*out_missing == 0 || is_over)
+			return 0;
+		/* One look may meet a process that is about to end. */
+		vain = may_come(out_view, *out_missing) ? 0 : vain + 1;
+		if (vain == VAIN_LOOKS)
+			return 0;
+		view_free(out_view);
 		nanosleep(&nap, NULL);
 	}
-	if (rc < 0) {
-		tools_complain(opt.command, "%s: %s", tools_printable(path, text, sizeof(text)),
-			       region_error_text(path, rc, what, sizeof(what)));
+	tools_complain(opt.command, "%s: %s", tools_printable(path, text, sizeof(text)),
+		       region_error_text(path, rc, what, sizeof(what)));
+	return rc;
+}
+
+/* It did not go all the way: it stays suspended as without --deep. */
+static void step_down(const char *path)
+{
+	opt.want = RATION_SUSPEND;
+	opt.is_stepping_down = true;
+	if (ask(path) == TOOLS_OK)
+		complain("its contexts are on the GPU, it is suspended as without --deep");
+	else
+		complain("`ration resume` tries again to bring back what did not come");
+}
+
+/* All are ready. What was asked for may have changed meanwhile: then nobody would bring them back. */
+static enum tools_exit go_deep(const char *path, const struct view *view)
+{
+	static struct view now;
+	int rc = suspend_deep_take(opt.command, path, view, opt.wait_s);
+
+	if (rc < 0)
+		step_down(path);
+	if (rc < 0 || view_read(path, &now) < 0)
 		return TOOLS_UNHEALTHY;
+	if (now.suspend_want != RATION_SUSPEND_DEEP) {
+		complain("somebody asked for something else meanwhile; its contexts come back");
+		suspend_deep_bring_back(opt.command, view, true);
+		rc = -ECANCELED;
 	}
-	for (unsigned i = 0; i < view.process_count; i++)
-		print_process(&view, &view.processes[i]);
+	view_free(&now);
+	return rc < 0 ? TOOLS_UNHEALTHY : TOOLS_OK;
+}
+
+static enum tools_exit conclude(const char *path)
+{
+	enum tools_exit status = TOOLS_OK;
+	static struct view view;
+	unsigned missing;
+
+	if (wait_for_all(path, &view, &missing) < 0)
+		return TOOLS_UNHEALTHY;
+	if (opt.want == RATION_SUSPEND_DEEP && missing == 0) {
+		status = go_deep(path, &view);
+	} else {
+		if (missing && opt.want == RATION_RUN && suspend_deep_any(&view) &&
+		    has_driver(&view))
+			suspend_deep_bring_back(opt.command, &view, true);
+		print_all(&view);
+		if (opt.want == RATION_SUSPEND_DEEP)
+			step_down(path);
+		status = missing ? TOOLS_UNHEALTHY : TOOLS_OK;
+	}
 	view_free(&view);
-	return missing ? TOOLS_UNHEALTHY : TOOLS_OK;
+	return status;
+}
+
+/*
+ * Nobody else suspends or resumes the tenant until this process ends: who is about to have contexts leave must
+ * not find that their process runs again. False after a complaint. What is wrong with the file is said later.
+ */
+static bool is_alone(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int64_t wait_ns = (opt.wait_s ? opt.wait_s : 1) * NSEC_PER_SEC;
+
+	if (fd < 0 || lock_wait(fd, RATION_LOCK_STEER, 1, wait_ns) != -ETIMEDOUT)
+		return true;
+	complain("another command has it suspended or resumed, and does not come to an end");
+	return false;
 }
 
 static int run(int argc, char **argv, const char *doc, const struct argp_option *table)
@@ -210,8 +367,8 @@ static int run(int argc, char **argv, const char *doc, const struct argp_option 
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	rc = tenant_find(opt.command, opt.tenant, path, sizeof(path));
 	if (rc == TOOLS_OK)
-		rc = ask(path);
-	return rc == TOOLS_OK ? wait_for_all(path) : rc;
+		rc = is_alone(path) ? (int)ask(path) : TOOLS_UNHEALTHY;
+	return rc == TOOLS_OK ? (int)conclude(path) : rc;
 }
 
 int suspend_main(int argc, char **argv)
@@ -225,5 +382,5 @@ int resume_main(int argc, char **argv)
 {
 	opt.command = "resume";
 	opt.want = RATION_RUN;
-	return run(argc, argv, resume_doc, option_table);
+	return run(argc, argv, resume_doc, option_table + 1);
 }

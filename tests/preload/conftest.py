@@ -185,9 +185,10 @@ class Place:
         done = self.ask_suspend(is_wanted, timeout)
         assert done.returncode == 0, (done.stdout, done.stderr)
 
-    def ask_suspend(self, is_wanted, timeout):
+    def ask_suspend(self, is_wanted, timeout, *options, **more):
         return subprocess.run([BUILD / "ration", "suspend" if is_wanted else "resume", self.region,
-                               "--wait", str(timeout)], capture_output=True, check=False)
+                               "--wait", str(timeout), *options], capture_output=True, check=False,
+                              env=self.environment(preload=(), **more) if options else None)
 
     def slots(self):
         """{pid: bytes on device 0, as the monitors see them} of the slots that are not free."""

@@ -70,6 +70,26 @@ static void all_leaves_and_comes_back(void **state)
 	put_all();
 }
 
+/* Nothing is left that work reaches. */
+static void all_leaves_from_everywhere(void **state)
+{
+	struct bo_ctx ctx = { .ticket = NULL };
+
+	(void)state;
+	make_all();
+	bo_pin(&objects[0].bo);
+	assert_ok(bo_hold_all(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), 0);
+	assert_int_equal(bo_device_used(&owner.device, BO_GTT), MIB(2));
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), (OBJECTS - 1) * MIB(2));
+	bo_unpin(&objects[0].bo);
+	owner.room[BO_SYSTEM] = (OBJECTS - 1) * MIB(2);
+	assert_int_equal(bo_hold_all(&owner.device, &ctx), -ENOMEM);
+	assert_ok(bo_unhold(&owner.device, &ctx));
+	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), 0);
+	put_all();
+}
+
 static void pinned_ones_stay(void **state)
 {
 	struct bo_ctx ctx = { .ticket = NULL };
@@ -241,6 +261,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(all_leaves_and_comes_back),
+		TEST(all_leaves_from_everywhere),
 		TEST(pinned_ones_stay),
 		TEST(without_room_in_the_host_it_stays),
 		TEST(what_has_no_room_comes_back_over_the_link),

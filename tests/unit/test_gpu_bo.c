@@ -4,6 +4,8 @@
 #include "failing_driver.h"
 #include "moving.h"
 
+#include <errno.h>
+
 #define MACHINE "mem=256m,context=8m"
 
 static void bytes_move_with_the_object(void)
@@ -172,6 +174,50 @@ static void host_memory_is_mapped_where_an_object_is(void)
 	CHECK_EQ(made.of_host, 1);
 }
 
+/* Before a checkpoint: with host memory of the driver's a process could not be restored from it. */
+static void no_host_memory_of_the_driver_is_left(void)
+{
+	static const enum bo_place places[] = { BO_VRAM, BO_GTT, BO_VRAM, BO_GTT, BO_SYSTEM };
+	struct bo_ctx ctx = { .ticket = NULL };
+	struct bo objects[5];
+
+	moving_start(MACHINE, NULL, 16 * GRAIN);
+	for (unsigned i = 0; i < 5; i++) {
+		moving_make(&objects[i], i * 3 * GRAIN, (i % 3 + 1) * GRAIN, BO_VRAM);
+		moving_fill(&objects[i], i);
+		CHECK_EQ(moving_put(&objects[i], places[i]), 0);
+	}
+	for (unsigned round = 0; round < 2; round++) {
+		CHECK_EQ(gpu_bo_drop_host(), -EBUSY);
+		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		gpu_bo_use_pages(true);
+		CHECK_EQ(bo_hold_all(&gpu.device, &ctx), 0);
+		CHECK_EQ(gpu_bo_drop_host(), 0);
+		gpu_bo_use_pages(false);
+		CHECK_EQ(bo_unhold(&gpu.device, &ctx), 0);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK(moving_holds(&objects[i], i));
+		CHECK_EQ(gpu_bo_drop_host(), 0);
+		for (unsigned i = 0; i < 5; i++)
+			CHECK_EQ(moving_put(&objects[i], places[i]), 0);
+	}
+	for (unsigned i = 0; i < 5; i++)
+		bo_put(&objects[i]);
+	CHECK_EQ(gpu_bo_drop_host(), 0);
+}
+
+/* What the driver does not let go of is not taken for gone. */
+static void host_memory_that_stays_mapped_is_told(void)
+{
+	moving_start(MACHINE, NULL, GRAIN);
+	CHECK_EQ(gpu_bo_drop_host(), 0);
+	failing_start();
+	failing_from(1, 100, CUDA_ERROR_UNKNOWN);
+	CHECK(gpu_vmm_unmap_surely(gpu.start, GRAIN) < 0);
+	failing_none();
+	CHECK_EQ(gpu_bo_drop_host(), -EIO);
+}
+
 static struct {
 	uint64_t free_bytes;  /* of the card before */
 	bool is_outside;      /* fresh memory was in hand, and who had it was not inside the gate */
@@ -269,6 +315,8 @@ int main(void)
 		fresh_test(a_second_suspension_pins_and_maps_nothing),
 		fresh_test(neighbours_go_together),
 		fresh_test(host_memory_is_mapped_where_an_object_is),
+		fresh_test(no_host_memory_of_the_driver_is_left),
+		fresh_test(host_memory_that_stays_mapped_is_told),
 		fresh_test(fresh_memory_is_taken_and_mapped_in_one_pass),
 		fresh_test(who_ends_objects_does_not_wait_at_the_gate),
 	};

@@ -225,7 +225,7 @@ static void device_memory_and_pages_have_none(void)
 	CHECK_EQ(failing.calls, 1);
 	CHECK_EQ(gpu_store_addr(chunk, serial_now()), 0);
 	gpu_store_give(&store, chunk);
-	CHECK_EQ(gpu_store_take_pages(&store, UNIT, &chunk), 0);
+	CHECK_EQ(gpu_store_take_pages(&store, UNIT, GPU_STORE_MORE, &chunk), 0);
 	CHECK_EQ(gpu_store_addr(chunk, serial_now()), 0);
 	gpu_store_give(&store, chunk);
 }
@@ -492,7 +492,7 @@ static void what_is_kept_counts(void)
 		chunks[i] = take(GPU_VMM_HOST, UNIT);
 	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
 	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, UNIT, &large), -ENOMEM);
-	CHECK_EQ(gpu_store_take_pages(&store, UNIT, &large), -ENOMEM);
+	CHECK_EQ(gpu_store_take_pages(&store, UNIT, GPU_STORE_MORE, &large), -ENOMEM);
 	for (int i = 0; i < 4; i++)
 		gpu_store_give(&store, chunks[i]);
 	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
@@ -520,12 +520,12 @@ static void what_is_not_had_does_not_count(void)
 	failing_none();
 	CHECK_EQ(tenant.taken_bytes, 0);
 	gpu_store_give(&store, take(GPU_VMM_HOST, UNIT));
-	CHECK_EQ(gpu_store_take_pages(&store, 2 * UNIT, &chunk), 0);
+	CHECK_EQ(gpu_store_take_pages(&store, 2 * UNIT, GPU_STORE_MORE, &chunk), 0);
 	CHECK_EQ(tenant.taken_bytes, 2 * UNIT);
 	gpu_store_give(&store, chunk);
 	CHECK_EQ(tenant.taken_bytes, 0);
 	CHECK_EQ(tenant.kept_bytes, 0);
-	CHECK_EQ(gpu_store_take_pages(&store, UINT64_MAX / 4, &chunk), -ENOMEM);
+	CHECK_EQ(gpu_store_take_pages(&store, UINT64_MAX / 4, GPU_STORE_MORE, &chunk), -ENOMEM);
 	CHECK_EQ(tenant.taken_bytes, 0);
 }
 
@@ -541,12 +541,37 @@ static void pages_are_written_and_given_back(void)
 	CHECK(!store.has_host);
 	failing_none();
 	CHECK_EQ(gpu_store_take(&store, GPU_VMM_HOST, 3 * UNIT, &chunk), -ENOTSUP);
-	CHECK_EQ(gpu_store_take_pages(&store, 3 * UNIT, &chunk), 0);
+	CHECK_EQ(gpu_store_take_pages(&store, 3 * UNIT, GPU_STORE_MORE, &chunk), 0);
 	CHECK(!chunk->handle && chunk->pages);
 	memset(chunk->pages, 1, 3 * UNIT);
 	gpu_store_give(&store, chunk);
 	CHECK_EQ(failing.calls, 0);
 	CHECK_EQ(bo_pool_kept(&store.host), 0);
+}
+
+/* Where the bound is met already; what is given back for it makes up for that. */
+static void pages_in_place_of_what_goes_are_had(void)
+{
+	struct gpu_chunk *host[4], *pages[4], *more;
+
+	start_counted(UINT64_MAX);
+	for (int i = 0; i < 4; i++)
+		host[i] = take(GPU_VMM_HOST, UNIT);
+	CHECK(gpu_store_has_host_handles(&store));
+	CHECK_EQ(gpu_store_take_pages(&store, UNIT, GPU_STORE_MORE, &more), -ENOMEM);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(gpu_store_take_pages(&store, UNIT, GPU_STORE_INSTEAD, &pages[i]), 0);
+	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
+	for (int i = 0; i < 4; i++)
+		gpu_store_give(&store, host[i]);
+	gpu_store_trim(&store, 0);
+	CHECK(!gpu_store_has_host_handles(&store));
+	CHECK_EQ(tenant.taken_bytes, 4 * UNIT);
+	CHECK_EQ(tenant.kept_bytes, 0);
+	for (int i = 0; i < 4; i++)
+		gpu_store_give(&store, pages[i]);
+	CHECK_EQ(tenant.taken_bytes, 0);
+	CHECK_EQ(atomic_load(&store.uncounted_bytes), 0);
 }
 
 /* Each step of the trial fails once: nothing is left of it. */
@@ -582,6 +607,7 @@ int main(void)
 		fresh_test(what_is_kept_counts),
 		fresh_test(what_is_not_had_does_not_count),
 		fresh_test(pages_are_written_and_given_back),
+		fresh_test(pages_in_place_of_what_goes_are_had),
 		fresh_test(the_trial_leaves_nothing),
 	};
 

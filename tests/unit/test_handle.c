@@ -367,6 +367,61 @@ static void a_child_has_nothing(void)
 enum { THREADS = 4, ROUNDS = 2000 };
 
 /* Each maps one handle that all have, and has handles of its own. */
+static struct handle_freed enter_host(uint64_t handle)
+{
+	struct handle_node *node = handle_prepare();
+	struct handle_freed stale;
+
+	CHECK(node);
+	handle_expect_host();
+	CHECK(handle_has_host());
+	handle_enter_host(node, handle, &stale);
+	return stale;
+}
+
+/* By handle or mapped, whatever order it goes in; and nothing of it is charged. */
+static void memory_of_the_host_is_known_of(void)
+{
+	struct handle_node *node;
+
+	CHECK(!handle_has_host());
+	handle_expect_host();
+	CHECK(handle_has_host());
+	handle_unexpect_host();
+	CHECK(!handle_has_host());
+	CHECK_EQ(enter_host(7).bytes, 0);
+	CHECK_EQ(enter(8, dev0, 2 * MIB).bytes, 0);
+	CHECK_EQ(map(BASE, 64 * MIB, 7), 0);
+	CHECK_EQ(release(7), 0);
+	CHECK(handle_has_host());
+	retain(7, BASE);
+	CHECK_EQ(unmap(BASE, 64 * MIB), 0);
+	CHECK(handle_has_host());
+	CHECK_EQ(release(7), 0);
+	CHECK(!handle_has_host());
+	/* Mapped before it is entered. */
+	CHECK_EQ(map(BASE, 64 * MIB, 9), 0);
+	CHECK_EQ(enter_host(9).bytes, 0);
+	CHECK_EQ(release(9), 0);
+	CHECK(handle_has_host());
+	CHECK_EQ(unmap(BASE, 64 * MIB), 0);
+	CHECK(!handle_has_host());
+	/* Given twice for the same memory, as an import may be. */
+	CHECK_EQ(enter_host(10).bytes, 0);
+	node = handle_prepare();
+	CHECK(node);
+	handle_expect_host();
+	handle_import_host(node, 10);
+	CHECK_EQ(release(10), 0);
+	CHECK(handle_has_host());
+	CHECK_EQ(release(10), 0);
+	CHECK(!handle_has_host());
+	/* In the place of one that was released unseen, which was charged. */
+	CHECK_EQ(enter_host(8).bytes, 2 * MIB);
+	CHECK_EQ(release(8), 0);
+	CHECK(!handle_has_host());
+}
+
 static void *use_handles(void *arg)
 {
 	uint64_t own = 100 + (uint64_t)(uintptr_t)arg, addr = BASE + own * 64 * MIB, freed = 0;
@@ -418,6 +473,7 @@ int main(void)
 		fresh_test(releases_that_overlap_with_a_new_handle),
 		fresh_test(a_use_keeps_the_memory),
 		fresh_test(a_use_may_come_before_the_memory),
+		fresh_test(memory_of_the_host_is_known_of),
 		fresh_test(a_child_has_nothing),
 		fresh_test(threads_share_handles),
 	};

@@ -251,6 +251,24 @@ static void many_processes(void)
 	CHECK_EQ(sample_nvml_rows(), 2);
 }
 
+/* While its contexts may be off the card the list says nothing of it. */
+static void it_rests_while_contexts_are_away(void)
+{
+	uint64_t bytes = 5;
+
+	start_absent();
+	add_own(99);
+	CHECK_EQ(own_bytes(&bytes), 0);
+	sample_nvml_rest(true);
+	nvml.rows = 0;
+	CHECK(own_bytes(&bytes) == -EAGAIN);
+	CHECK_EQ(bytes, 99);
+	sample_nvml_rest(false);
+	add_own(98);
+	CHECK_EQ(own_bytes(&bytes), 0);
+	CHECK_EQ(bytes, 98);
+}
+
 /* So many that the second question is too small as well. */
 static void more_come_meanwhile(void)
 {
@@ -523,6 +541,7 @@ int main(void)
 		fresh_test(the_own_row_is_found),
 		fresh_test(an_older_nvml_has_the_second_form),
 		fresh_test(many_processes),
+		fresh_test(it_rests_while_contexts_are_away),
 		fresh_test(more_come_meanwhile),
 		fresh_test(what_nvml_does_not_say_is_not_known),
 		fresh_test(foreign_pids_are_never_trusted),

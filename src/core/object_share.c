@@ -82,3 +82,8 @@ void object_share_end(struct object_share *share)
 {
 	put(share, share->count);
 }
+
+void object_share_forget(struct object_share *share)
+{
+	free(share);
+}

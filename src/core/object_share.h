@@ -18,3 +18,6 @@ int object_share_begin(uint64_t addr, uint64_t id, struct object_share **out_sha
 
 /* What was freed meanwhile goes. Calls the driver, so the caller holds no lock. */
 void object_share_end(struct object_share *share);
+
+/* As the process ends, when the driver must not be called: what it had stays as it is. */
+void object_share_forget(struct object_share *share);

@@ -11,7 +11,9 @@ _Static_assert(PACE_SLOTS == 1 << SLOT_BITS, "a slot has its place in the word")
 
 static int64_t end_of(uint64_t turn)
 {
-	return (int64_t)(turn >> SLOT_BITS) * NSEC_PER_USEC;
+	uint64_t us = turn >> SLOT_BITS;
+
+	return us < INT64_MAX / NSEC_PER_USEC ? (int64_t)us * NSEC_PER_USEC : 0;
 }
 
 /* Over; or it would be too long, and is of another age. */

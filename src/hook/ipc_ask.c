@@ -11,7 +11,7 @@
 #define GIVE_UP_NS (15 * NSEC_PER_SEC)
 /* After an exporter broke off. */
 #define NAP_NS (20 * NSEC_PER_MSEC)
-#define AGAIN_NS (2 * NSEC_PER_SEC)
+#define AGAIN_NS (4 * NSEC_PER_SEC)
 
 static int receive(int fd, void *data, size_t bytes, int *out_carried)
 {

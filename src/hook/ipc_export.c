@@ -183,6 +183,8 @@ static void end_importer(struct importer **link)
 	ipc_socket_drop(&importer->end);
 	if (begin_busy())
 		object_share_end(importer->share);
+	else
+		object_share_forget(importer->share);
 	end_busy();
 	free(importer);
 }

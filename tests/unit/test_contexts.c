@@ -117,11 +117,11 @@ static void a_limit_below_a_context(void)
 
 static void load_meanwhile(void)
 {
-	unsigned char image = 32;
+	unsigned char image[2] = { 32 };
 	CUmodule module;
 
 	model_set_current(primary);
-	CHECK(hook_cuModuleLoadData(&module, &image) == CUDA_SUCCESS);
+	CHECK(hook_cuModuleLoadData(&module, image) == CUDA_SUCCESS);
 }
 
 /* Another thread loads a module while a context is made: that is not what a context costs. */

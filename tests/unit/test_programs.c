@@ -168,11 +168,11 @@ static void step_retain(struct program *p)
 
 static void step_module(struct program *p)
 {
-	unsigned char image = (unsigned char)(1 + pick(p, 32));
+	unsigned char image[2] = { (unsigned char)(1 + pick(p, 32)) };
 	uint64_t i;
 
 	if (pick(p, 2) && p->module_count < KEPT) {
-		if (hook_cuModuleLoadData(&p->module[p->module_count], &image) == CUDA_SUCCESS)
+		if (hook_cuModuleLoadData(&p->module[p->module_count], image) == CUDA_SUCCESS)
 			p->module_count++;
 	} else if (p->module_count) {
 		i = pick(p, (uint64_t)p->module_count);
@@ -440,13 +440,13 @@ static void contexts_that_fail(void)
 /* A module that was unloaded unseen is still counted when a context is asked for. */
 static void a_context_is_refused_on_no_stale_figure(void)
 {
-	unsigned char image = 32;
+	unsigned char image[2] = { 32 };
 	CUmodule module;
 	CUcontext ctx;
 
 	begin("region", "25m", 256 * MIB);
 	model_set_current(world.primary);
-	CHECK(hook_cuModuleLoadData(&module, &image) == CUDA_SUCCESS);
+	CHECK(hook_cuModuleLoadData(&module, image) == CUDA_SUCCESS);
 	CHECK_EQ(overhead(), MODEL_CONTEXT_BYTES + 2 * MIB);
 	CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(real.cuModuleUnload(module) == CUDA_SUCCESS);

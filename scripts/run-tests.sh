@@ -47,12 +47,15 @@ tests() {
 	skipped=$((skipped + off))
 }
 
+# build PRESET [target...]
 build() {
-	cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"
+	preset=$1
+	shift
+	cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
 step "build: release" build release && tests release
-step "build: clang" build clang && passed=$((passed + 1))
+step "build: clang" build clang ration ration_command sim_cuda sim_nvml && passed=$((passed + 1))
 step "build: asan" build asan && tests asan -L sanitize
 step "build: tsan" build tsan && tests tsan -L sanitize
 

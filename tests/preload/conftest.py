@@ -169,7 +169,7 @@ class Place:
     def charged(self, dev=0):
         """The tenant's sum on a device, when what is kept at hand for a moment has gone back."""
         if MOVABLE:
-            time.sleep(0.5)
+            time.sleep(0.35)
         return self.words(OWN + OWN_ACCOUNTS + 64 * dev, "Q")[0]
 
     def set_limit(self, limit_bytes, dev=0):
@@ -202,7 +202,7 @@ class Place:
     def truth(self, dev=0):
         """{pid: bytes} as NVML tells a process without the library; as charged()."""
         if MOVABLE:
-            time.sleep(0.5)
+            time.sleep(0.35)
         out = self.run("observe", dev, preload=()).out
         return {int(pid): int(used) for pid, used in (line.split() for line in out.splitlines())}
 

@@ -55,7 +55,7 @@ build() {
 }
 
 step "build: release" build release && tests release
-step "build: clang" build clang ration ration_command sim_cuda sim_nvml && passed=$((passed + 1))
+step "build: clang" build clang libration.so ration_command sim_cuda sim_nvml && passed=$((passed + 1))
 step "build: asan" build asan && tests asan -L sanitize
 step "build: tsan" build tsan && tests tsan -L sanitize
 

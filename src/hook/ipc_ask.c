@@ -12,6 +12,8 @@
 /* After an exporter broke off. */
 #define NAP_NS (20 * NSEC_PER_MSEC)
 #define AGAIN_NS (4 * NSEC_PER_SEC)
+/* Nothing has its name: it is gone, or just about to take the name again. */
+#define GONE_NS (200 * NSEC_PER_MSEC)
 
 static int receive(int fd, void *data, size_t bytes, int *out_carried)
 {
@@ -86,10 +88,10 @@ int ipc_ask(const struct ipc_handle *handle, const char *path, int *out_fd,
 	    struct ipc_answer *out_answer)
 {
 	int rc = ask_once(handle, path, out_fd, out_answer);
-	int64_t until_ns = clock_now_ns() + AGAIN_NS;
+	int64_t until_ns = clock_now_ns() + (rc == -EPIPE ? AGAIN_NS : GONE_NS);
 
-	/* It lives: where its program has closed the socket it makes another when it sees that. */
-	if (rc == -EPIPE)
+	/* Where its program has closed the socket it makes another when it sees that. */
+	if (rc == -EPIPE || rc == -ENOENT)
 		do {
 			clock_sleep_ns(NAP_NS);
 			rc = ask_once(handle, path, out_fd, out_answer);

@@ -34,7 +34,8 @@ tests() {
 	shift
 	echo "== tests: $preset"
 	report=$results/$preset.xml
-	ctest --preset "$preset" --no-tests=error -j "$jobs" --output-junit "$report" "$@"
+	# Most tests wait more than they reckon.
+	ctest --preset "$preset" --no-tests=error -j $((2 * jobs)) --output-junit "$report" "$@"
 	if [ ! -s "$report" ]; then
 		failed=$((failed + 1))
 		return

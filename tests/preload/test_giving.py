@@ -43,6 +43,7 @@ def test_threads(full):
     full.run("giving", "threads")
 
 
+@pytest.mark.plain
 def test_another_process_gives_way(full):
     holder = full.start("giving", "holder").await_word("full")
     other = full.start("giving", "other").await_word("has")

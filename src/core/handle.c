@@ -166,6 +166,29 @@ static struct handle_freed leave(struct handle_node *node)
 	return freed;
 }
 
+/* mutex held: the node is of the memory that this handle stands for, new to us perhaps. */
+static void join(struct handle_node *node, uint64_t handle)
+{
+	struct handle_node *of = find(&state.s.handles, handle);
+	struct memory *memory = of ? of->memory : find_memory(handle);
+
+	if (memory)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+}
+
+/* mutex held: as join(), of a handle just made: memory known under it was another's. */
+static void join_new(struct handle_node *node, uint64_t handle)
+{
+	struct memory *memory = find_memory(handle);
+
+	if (memory && !memory->is_known)
+		share(node, memory);
+	else
+		list_spare(node, handle);
+}
+
 /* mutex held: ends a node that is in no tree. */
 static struct handle_freed end(struct handle_node *node)
 {
@@ -205,14 +228,8 @@ static struct handle_freed add_reference(struct handle_node *node, uint64_t hand
 void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uint64_t bytes,
 		  struct handle_freed *out_stale)
 {
-	struct memory *memory;
-
 	pthread_mutex_lock(&state.s.mutex);
-	memory = find_memory(handle);
-	if (memory && !memory->is_known)
-		share(node, memory);
-	else
-		list_spare(node, handle);
+	join_new(node, handle);
 	node->memory->is_known = true;
 	node->memory->dev = dev;
 	node->memory->bytes = bytes;
@@ -222,16 +239,10 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
 
 void handle_import(struct handle_node *node, uint64_t handle, struct dev dev)
 {
-	struct handle_node *of;
 	struct memory *memory;
 
 	pthread_mutex_lock(&state.s.mutex);
-	of = find(&state.s.handles, handle);
-	memory = of ? of->memory : find_memory(handle);
-	if (memory)
-		share(node, memory);
-	else
-		list_spare(node, handle);
+	join(node, handle);
 	memory = node->memory;
 	if (!memory->is_known) {
 		memory->is_known = true;
@@ -273,14 +284,8 @@ static void be_host(struct handle_node *node)
 
 void handle_enter_host(struct handle_node *node, uint64_t handle, struct handle_freed *out_stale)
 {
-	struct memory *memory;
-
 	pthread_mutex_lock(&state.s.mutex);
-	memory = find_memory(handle);
-	if (memory && !memory->is_known)
-		share(node, memory);
-	else
-		list_spare(node, handle);
+	join_new(node, handle);
 	be_host(node);
 	*out_stale = add_reference(node, handle);
 	pthread_mutex_unlock(&state.s.mutex);
@@ -288,16 +293,8 @@ void handle_enter_host(struct handle_node *node, uint64_t handle, struct handle_
 
 void handle_import_host(struct handle_node *node, uint64_t handle)
 {
-	struct handle_node *of;
-	struct memory *memory;
-
 	pthread_mutex_lock(&state.s.mutex);
-	of = find(&state.s.handles, handle);
-	memory = of ? of->memory : find_memory(handle);
-	if (memory)
-		share(node, memory);
-	else
-		list_spare(node, handle);
+	join(node, handle);
 	be_host(node);
 	add_reference(node, handle);
 	pthread_mutex_unlock(&state.s.mutex);
@@ -316,17 +313,9 @@ bool handle_take_ended_import(struct dev dev)
 
 void handle_use(struct handle_node *node, uint64_t handle)
 {
-	struct handle_node *of;
-	struct memory *memory;
-
 	node->key = handle;
 	pthread_mutex_lock(&state.s.mutex);
-	of = find(&state.s.handles, handle);
-	memory = of ? of->memory : find_memory(handle);
-	if (memory)
-		share(node, memory);
-	else
-		list_spare(node, handle);
+	join(node, handle);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -21,20 +21,14 @@
 #define GATED_ON(sym, is_right, ...) GATED_AS(CUresult hook_##sym, sym, is_right, __VA_ARGS__)
 
 /* As that, with another head than the hook's. */
-#define GATED_AS(head, sym, is_right, ...)               \
-	head(GATED_PARAMS(__VA_ARGS__))                  \
-	{                                                \
-		uint32_t was_in;                         \
-		CUresult res;                            \
-                                                         \
-		if (!ENTER_HAS(sym))                     \
-			return enter_missing();          \
-		if (!(is_right))                         \
-			return CUDA_ERROR_INVALID_VALUE; \
-		was_in = gate_enter();                   \
-		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
-		gate_leave(was_in);                      \
-		return res;                              \
+#define GATED_AS(head, sym, is_right, ...)                           \
+	head(GATED_PARAMS(__VA_ARGS__))                              \
+	{                                                            \
+		if (!ENTER_HAS(sym))                                 \
+			return enter_missing();                      \
+		if (!(is_right))                                     \
+			return CUDA_ERROR_INVALID_VALUE;             \
+		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
 	}
 
 /*
@@ -138,19 +132,13 @@ static inline bool work_passes(const void *function)
 #define GATED_FENCE_AS(head, sym, is_right, is_long, stream, is_per_thread, ...) \
 	head(GATED_PARAMS(__VA_ARGS__))                                          \
 	{                                                                        \
-		uint32_t was_in;                                                 \
-		CUresult res;                                                    \
-                                                                                 \
 		if (!ENTER_HAS(sym))                                             \
 			return enter_missing();                                  \
 		if (!(is_right))                                                 \
 			return CUDA_ERROR_INVALID_VALUE;                         \
 		if (metering_is_on() && (is_long))                               \
 			work_fence(stream, is_per_thread);                       \
-		was_in = gate_enter();                                           \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                         \
-		gate_leave(was_in);                                              \
-		return res;                                                      \
+		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__)));             \
 	}
 
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */

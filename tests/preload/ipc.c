@@ -23,16 +23,6 @@ static CUcontext start(void)
 	return ctx;
 }
 
-static void pause_here(const char *word)
-{
-	char line[16];
-
-	puts(word);
-	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		_exit(1);
-}
-
 static void say_handle(const CUipcMemHandle *handle)
 {
 	const unsigned char *bytes = (const unsigned char *)handle;
@@ -96,11 +86,11 @@ static void give(int argc, char **argv)
 	start();
 	addr = make(bytes, &handle);
 	say_handle(&handle);
-	pause_here("given");
+	client_pause_or_end("given");
 	printf("first %u\nmiddle %u\nlast %u\n", get(addr), get(addr + bytes / 4 / 2 * 4),
 	       get(addr + bytes - 4));
 	OK(cuMemFree_v2(addr));
-	pause_here("freed");
+	client_pause_or_end("freed");
 }
 
 static void take(int argc, char **argv)
@@ -124,10 +114,10 @@ static void take(int argc, char **argv)
 	OK(cuCtxSynchronize());
 	OK(cuIpcCloseMemHandle(addr));
 	SAME(get(addr), 11);
-	pause_here("taken");
+	client_pause_or_end("taken");
 	OK(cuIpcCloseMemHandle(addr));
 	IS(cuIpcCloseMemHandle(addr), CUDA_ERROR_INVALID_VALUE);
-	pause_here("closed");
+	client_pause_or_end("closed");
 }
 
 /* Keeps it while the exporter does what the test has it do. */
@@ -140,10 +130,10 @@ static void keep(int argc, char **argv)
 	start();
 	OK(cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
 	SAME(get(addr), 1);
-	pause_here("taken");
+	client_pause_or_end("taken");
 	SAME(get(addr), 1);
 	OK(cuIpcCloseMemHandle(addr));
-	pause_here("closed");
+	client_pause_or_end("closed");
 }
 
 static CUcontext shared_ctx;
@@ -176,7 +166,7 @@ static void threads(int argc, char **argv)
 	}
 	for (int i = 0; i < 2 * argc; i++)
 		CHECK(pthread_join(t[i], NULL) == 0);
-	pause_here("closed");
+	client_pause_or_end("closed");
 }
 
 /* After a step that failed nothing is left, and it can be opened. */
@@ -188,11 +178,11 @@ static void open_twice(int argc, char **argv)
 	(void)argc;
 	start();
 	printf("result %d\n", (int)cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
-	pause_here("failed");
+	client_pause_or_end("failed");
 	OK(cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
 	SAME(get(addr), 1);
 	OK(cuIpcCloseMemHandle(addr));
-	pause_here("closed");
+	client_pause_or_end("closed");
 }
 
 /* What opening says. */
@@ -221,9 +211,9 @@ static void end_context(int argc, char **argv)
 	IS(cuIpcCloseMemHandle(addr), CUDA_ERROR_INVALID_VALUE);
 	OK(cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
 	SAME(get(addr), 1);
-	pause_here("taken");
+	client_pause_or_end("taken");
 	OK(cuCtxDestroy_v2(ctx));
-	pause_here("ended");
+	client_pause_or_end("ended");
 }
 
 /* What the exporter itself is told. */
@@ -261,7 +251,7 @@ static void fork_child(int argc, char **argv)
 		pause();
 		_exit(0);
 	}
-	pause_here("given");
+	client_pause_or_end("given");
 }
 
 static bool is_socket(int fd)
@@ -293,7 +283,7 @@ static void close_sockets(int argc, char **argv)
 	}
 	CHECK(closed > 0);
 	say_handle(&handle);
-	pause_here("given");
+	client_pause_or_end("given");
 }
 
 static const struct client_case cases[] = {

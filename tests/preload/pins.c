@@ -11,16 +11,6 @@ enum { PIECE_BYTES = 20 * 1024 * 1024, WORDS = PIECE_BYTES / 4 };
 
 static CUdeviceptr piece, other;
 
-static void pause_here(const char *word)
-{
-	char line[16];
-
-	puts(word);
-	fflush(stdout);
-	if (!fgets(line, sizeof(line), stdin))
-		_exit(1);
-}
-
 static void dma_buf(const char *arg)
 {
 	int fd = -1;
@@ -129,12 +119,12 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (strcmp(ways[i].name, argv[1]) == 0)
 			ways[i].run(argv[2]);
-	pause_here("ready");
+	client_pause_or_end("ready");
 	check(piece, 0x5a5a1234);
 	check(other, 0x0badcafe);
 	OK(cuMemFree_v2(piece));
 	OK(cuMemAlloc_v2(&piece, PIECE_BYTES));
-	pause_here("freed");
+	client_pause_or_end("freed");
 	puts("end");
 	return 0;
 }

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS (5 * NSEC_PER_MSEC)
+#define LOOK_NS NSEC_PER_MSEC
 
 enum {
 	KEY_WAIT = 'w',
@@ -29,7 +29,7 @@ enum {
 	KEY_SIM = 's',
 	WAIT_S = 60,
 	WAIT_MAX_S = 86400,
-	VAIN_LOOKS = 40
+	VAIN_LOOKS = 200
 };
 
 static struct {

@@ -7,8 +7,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* How much moves at a time: copies of one end before memory for the next is taken. */
-#define BATCH_BYTES (UINT64_C(1) << 30)
+/*
+ * How much moves at a time: memory for the next is taken when copies of one have ended. Between two
+ * the device copies nothing; but what goes to the process's own pages is there twice meanwhile.
+ */
+#define BATCH_BYTES (UINT64_C(4) << 30)
+#define PAGES_BATCH_BYTES (UINT64_C(1) << 30)
 enum { BATCH = 128 };
 /* How often it is looked whether fences are done. */
 #define LOOK_NS (100 * NSEC_PER_USEC)
@@ -56,14 +60,15 @@ static void pick(struct batch *batch, struct bo *bo)
 
 static void fill(struct batch *batch, struct bo_device *device, enum bo_place place)
 {
-	uint64_t bytes = 0;
+	/* From GTT to pages: from the host's memory to as much of it. */
+	uint64_t most_bytes = place == BO_GTT ? PAGES_BATCH_BYTES : BATCH_BYTES, bytes = 0;
 	struct bo *bo;
 
 	*batch = (struct batch){ .count = 0 };
 	bo_device_lock(device);
 	for (unsigned i = 0; i < BO_PRIORITIES; i++)
 		TAILQ_FOREACH(bo, &device->managers[place].lru[i], in_list) {
-			if (batch->count == BATCH || bytes >= BATCH_BYTES)
+			if (batch->count == BATCH || bytes >= most_bytes)
 				goto out_unlock;
 			pick(batch, bo);
 			bytes += bo->bytes;

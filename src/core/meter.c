@@ -4,7 +4,7 @@
 #include "core/marker.h"
 
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
-#define PAIR_TIGHT_NS (200 * NSEC_PER_USEC)
+#define PAIR_TIGHT_NS (500 * NSEC_PER_USEC)
 #define PAIR_LOOSE_NS NSEC_PER_MSEC
 /* One unmeasured launch of an unknown kind stands in the way of the next for so long. */
 #define ALONE_NS (20 * NSEC_PER_MSEC)
@@ -135,14 +135,14 @@ static bool is_new(const struct meter_stream *stream)
 	return false;
 }
 
-bool meter_is_single(struct meter *meter, const struct lane *lane)
+bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_ns)
 {
 	const struct meter_stream *own;
 	bool is_single;
 
 	pthread_mutex_lock(&meter->lock);
 	own = stream_of(meter, lane);
-	is_single = is_new(own);
+	is_single = is_new(own) || !marker_is_crowded(meter, now_ns);
 	for (unsigned i = 0; i < meter->used && is_single; i++) {
 		const struct meter_stream *other = &meter->streams[i];
 

@@ -165,11 +165,11 @@ uint64_t meter_context_of(struct meter *meter, const struct lane *lane);
 
 /*
  * Whether an event of the whole context tells of the lane's stream what one in the stream would: no
- * other stream of the context has work that was not measured, and something was launched in this one
- * since its last marker. Beside other processes a card was seen to give an event of the context
- * behind nothing new the time of the one before it.
+ * other stream of the context has work that was not measured; and where other processes use the device,
+ * something was launched in this one since its last marker. There a card was seen to give an event of the
+ * context behind nothing new the time of the one before it. An event of the stream takes the device 2 us.
  */
-bool meter_is_single(struct meter *meter, const struct lane *lane);
+bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_ns);
 
 /* The launch that was admitted did not take place. */
 void meter_cancel(struct meter *meter, struct meter_thread *thread);

@@ -19,6 +19,7 @@ enum { FRESH_STEPS = 16 };
 static const struct gpu_bo_setup usual = {
 	.still = GPU_STILL_MOVE_WAITS,
 	.copy_ns = 10 * NSEC_PER_SEC,
+	.part_bytes = UINT64_C(256) << 20, /* takes longer to copy than to map */
 	.keep_bytes = UINT64_MAX,
 };
 
@@ -65,8 +66,12 @@ static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
 	o->setup = *setup;
 	gpu_access_init(&o->access, ord);
 	GATE_CALL((gpu_store_init(&o->store, ord, setup->keep_bytes), 0));
-	rc = GATE_CALL(
-		gpu_move_init(&o->move, &o->store, &o->access, GPU_BO_MOST_BYTES, setup->copy_ns));
+	o->move = (struct gpu_move){ .access = &o->access,
+				     .store = &o->store,
+				     .alias_bytes = GPU_BO_MOST_BYTES,
+				     .part_bytes = setup->part_bytes,
+				     .copy_ns = setup->copy_ns };
+	rc = GATE_CALL(gpu_move_init(&o->move));
 	if (rc < 0)
 		free(o);
 	else

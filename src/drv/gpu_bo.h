@@ -32,7 +32,8 @@ struct gpu_bo; /* the objects of one device: the owner of core/bo.h */
 
 struct gpu_bo_setup {
 	struct gpu_still_waits still; /* of a move */
-	int64_t copy_ns;              /* that the copies of one move may take */
+	int64_t copy_ns;              /* that the copies of one part of a move may take */
+	uint64_t part_bytes;          /* drv/gpu_move.h */
 	uint64_t keep_bytes;          /* of host memory that no object has any more, at most */
 };
 

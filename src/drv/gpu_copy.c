@@ -74,22 +74,43 @@ int gpu_copy_start(struct gpu_copy *copy, enum gpu_copy_way way, uint64_t to, ui
 	return status_errno(res);
 }
 
-/* 0, -EAGAIN while it runs, -ENODEV. An answer that says nothing of the work is asked for again. */
-static int ask(CUstream stream)
+static bool mark(struct gpu_copy *copy, unsigned part, enum gpu_copy_way way)
 {
-	CUresult res = real.cuStreamQuery(stream);
+	CUevent *end = &copy->ends[part][way];
+
+	if (!real.cuEventCreate || !real.cuEventRecord || !real.cuEventQuery)
+		return false;
+	if (!*end && real.cuEventCreate(end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+		*end = NULL;
+	return *end && real.cuEventRecord(*end, copy->streams[way]) == CUDA_SUCCESS;
+}
+
+void gpu_copy_end_part(struct gpu_copy *copy, unsigned part)
+{
+	copy->is_marked[part] = true;
+	for (int i = 0; i < GPU_COPY_WAYS; i++)
+		copy->is_marked[part] = copy->is_marked[part] && mark(copy, part, i);
+}
+
+/* 0, -EAGAIN while it runs, -ENODEV. An answer that says nothing of the work is asked for again. */
+static int ask(const struct gpu_copy *copy, unsigned part, enum gpu_copy_way way)
+{
+	/* Without its events a part ends with all that was started. */
+	CUresult res = part < GPU_COPY_PARTS && copy->is_marked[part] ?
+			       real.cuEventQuery(copy->ends[part][way]) :
+			       real.cuStreamQuery(copy->streams[way]);
 
 	if (res == CUDA_SUCCESS)
 		return 0;
 	return status_is_sticky(res) ? -ENODEV : -EAGAIN;
 }
 
-int gpu_copy_wait(struct gpu_copy *copy, int64_t until_ns)
+int gpu_copy_wait(struct gpu_copy *copy, unsigned part, int64_t until_ns)
 {
 	int rc = 0;
 
 	for (int i = 0; i < GPU_COPY_WAYS && rc == 0; i++) {
-		while ((rc = ask(copy->streams[i])) == -EAGAIN && clock_now_ns() < until_ns)
+		while ((rc = ask(copy, part, i)) == -EAGAIN && clock_now_ns() < until_ns)
 			clock_sleep_ns(NAP_NS);
 	}
 	return rc == -EAGAIN ? -EBUSY : rc;
@@ -109,5 +130,5 @@ bool gpu_copy_is_over(struct gpu_copy *copy)
 
 	if (!copy->ctx || !gpu_fence_context(copy->ord, &serial) || serial != copy->serial)
 		return true;
-	return gpu_copy_wait(copy, 0) != -EBUSY;
+	return gpu_copy_wait(copy, GPU_COPY_PARTS, 0) != -EBUSY;
 }

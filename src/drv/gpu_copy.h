@@ -1,6 +1,7 @@
 /*
  * Copies of whole objects, on two streams of ours in a context of the device: what leaves the
- * device and what comes to it go at once.
+ * device and what comes to it go at once. They are waited for in parts, of which two are under way
+ * at most: the device copies one while another is prepared.
  *
  * Of one thread at a time, which has everything stand still: no context ends meanwhile.
  */
@@ -13,12 +14,15 @@
 #include <stdint.h>
 
 enum gpu_copy_way { GPU_COPY_OUT, GPU_COPY_IN, GPU_COPY_WAYS };
+enum { GPU_COPY_PARTS = 2 };
 
 struct gpu_copy {
 	struct cuda_ord ord;
 	CUcontext ctx; /* NULL: no streams yet, or of a context that is gone */
 	uint64_t serial;
 	CUstream streams[GPU_COPY_WAYS];
+	CUevent ends[GPU_COPY_PARTS][GPU_COPY_WAYS]; /* NULL: not made yet */
+	bool is_marked[GPU_COPY_PARTS];              /* its end has events */
 };
 
 /* Has streams in a living context, and that context current. 0; -EAGAIN without a context. */
@@ -31,11 +35,14 @@ int gpu_copy_begin(struct gpu_copy *copy);
 int gpu_copy_start(struct gpu_copy *copy, enum gpu_copy_way way, uint64_t to, uint64_t from,
 		   void *pages, uint64_t bytes);
 
+/* What was started since the last end of a part is part `part`. */
+void gpu_copy_end_part(struct gpu_copy *copy, unsigned part);
+
 /*
- * Waits until all that were started are done: 0, -EBUSY at until_ns, -ENODEV when the context has
- * failed, so that they are over but not done.
+ * Waits until all of a part that has its end are done: 0, -EBUSY at until_ns, -ENODEV when the
+ * context has failed, so that they are over but not done.
  */
-int gpu_copy_wait(struct gpu_copy *copy, int64_t until_ns);
+int gpu_copy_wait(struct gpu_copy *copy, unsigned part, int64_t until_ns);
 
 /* The context is current no longer. */
 void gpu_copy_end(struct gpu_copy *copy);

@@ -6,14 +6,21 @@
 
 #include <errno.h>
 
-int gpu_move_init(struct gpu_move *m, struct gpu_store *store, struct gpu_access *access,
-		  uint64_t alias_bytes, int64_t copy_ns)
+/* Some of the steps, side by side in the list. */
+struct part {
+	unsigned from, to;
+	unsigned number; /* 0 or 1 in turn: of its copies, and its half of the aliases */
+};
+
+static int reserve_alias(struct gpu_move *m)
 {
-	*m = (struct gpu_move){
-		.access = access, .store = store, .alias_bytes = alias_bytes, .copy_ns = copy_ns
-	};
-	m->copy.ord = store->ord;
-	return gpu_vmm_reserve(alias_bytes, 0, &m->alias);
+	return m->alias ? 0 : gpu_vmm_reserve(GPU_COPY_PARTS * m->alias_bytes, 0, &m->alias);
+}
+
+int gpu_move_init(struct gpu_move *m)
+{
+	m->copy.ord = m->store->ord;
+	return reserve_alias(m);
 }
 
 static bool needs_copy(const struct gpu_remap *r)
@@ -34,12 +41,12 @@ static uint64_t other_addr(const struct gpu_move *m, const struct gpu_remap *r)
 }
 
 /* New memory for what has nothing at its address: the copy goes there directly. */
-static void place_all(struct gpu_move *m)
+static void place_part(struct gpu_move *m, const struct part *part)
 {
 	unsigned n;
 
-	for (unsigned i = 0; i < m->count; i += n) {
-		n = gpu_remap_run(&m->steps[i], m->count - i);
+	for (unsigned i = part->from; i < part->to; i += n) {
+		n = gpu_remap_run(&m->steps[i], part->to - i);
 		if (!m->steps[i].was_there && m->steps[i].is_there)
 			gpu_remap_place(m->access, &m->steps[i], n);
 	}
@@ -54,25 +61,31 @@ static void unalias(struct gpu_move *m, struct gpu_remap *r)
 }
 
 /* Maps what of the other memory has no address of its own, side by side, for the device alone. */
-static void alias_all(struct gpu_move *m)
+static void alias_part(struct gpu_move *m, const struct part *part)
 {
-	uint64_t end = m->alias;
-	int rc;
+	uint64_t begin = 0, end = 0;
+	int rc = 0;
 
-	for (unsigned i = 0; i < m->count; i++) {
+	for (unsigned i = part->from; i < part->to; i++) {
 		struct gpu_remap *r = &m->steps[i];
 		const struct gpu_chunk *chunk = other(r);
 
 		if (r->rc < 0 || !needs_copy(r) || !chunk->handle || other_addr(m, r))
 			continue;
-		r->rc = gpu_vmm_map(end, r->bytes, chunk->handle);
+		if (!begin) {
+			r->rc = reserve_alias(m);
+			begin = end = m->alias + part->number * m->alias_bytes;
+		}
+		if (r->rc == 0)
+			r->rc = gpu_vmm_map(end, r->bytes, chunk->handle);
 		if (r->rc == 0) {
 			r->alias = end;
 			end += r->bytes;
 		}
 	}
-	rc = end > m->alias ? gpu_vmm_allow(m->alias, end - m->alias, &m->copy.ord, 1) : 0;
-	for (unsigned i = 0; i < m->count && rc < 0; i++)
+	if (end > begin)
+		rc = gpu_vmm_allow(begin, end - begin, &m->copy.ord, 1);
+	for (unsigned i = part->from; i < part->to && rc < 0; i++)
 		if (m->steps[i].alias)
 			m->steps[i].rc = rc;
 }
@@ -88,46 +101,38 @@ static int start_copy(struct gpu_move *m, const struct gpu_remap *r)
 			      at ? NULL : other(r)->pages, r->bytes);
 }
 
-/* Copies all that have not failed. */
-static void copy_all(struct gpu_move *m)
+/* Maps what is needed and starts the copies of all that have not failed; copy_rc: why none can. */
+static void start_part(struct gpu_move *m, const struct part *part, int copy_rc)
 {
-	bool are_started[GPU_MOVE_STEPS] = { false };
-	int rc = gpu_copy_begin(&m->copy);
-	bool has_begun = rc == 0;
-
-	for (unsigned i = 0; i < m->count; i++) {
+	place_part(m, part);
+	alias_part(m, part);
+	for (unsigned i = part->from; i < part->to; i++) {
 		struct gpu_remap *r = &m->steps[i];
 
 		if (r->rc < 0 || !needs_copy(r))
 			continue;
-		r->rc = has_begun ? start_copy(m, r) : rc;
-		are_started[i] = r->rc == 0;
+		r->rc = copy_rc < 0 ? copy_rc : start_copy(m, r);
+		r->is_copied = r->rc == 0;
 	}
-	if (!has_begun)
-		return;
-	rc = gpu_copy_wait(&m->copy, clock_now_ns() + m->copy_ns);
-	m->is_hung = rc == -EBUSY;
-	gpu_copy_end(&m->copy);
-	for (unsigned i = 0; i < m->count && rc < 0; i++)
-		if (are_started[i])
-			m->steps[i].rc = rc;
+	if (copy_rc == 0)
+		gpu_copy_end_part(&m->copy, part->number);
 }
 
-static void switch_all(struct gpu_move *m)
+static void switch_part(struct gpu_move *m, const struct part *part)
 {
 	unsigned n;
 
-	for (unsigned i = 0; i < m->count; i += n) {
-		n = gpu_remap_run(&m->steps[i], m->count - i);
+	for (unsigned i = part->from; i < part->to; i += n) {
+		n = gpu_remap_run(&m->steps[i], part->to - i);
 		if (m->steps[i].rc == 0 && m->steps[i].was_there)
 			gpu_remap_switch(m->access, &m->steps[i], n);
 	}
 }
 
 /* What failed before its mapping changed has nothing of the new one left. */
-static void clean_all(struct gpu_move *m)
+static void clean(struct gpu_move *m, unsigned from, unsigned to)
 {
-	for (unsigned i = 0; i < m->count; i++) {
+	for (unsigned i = from; i < to; i++) {
 		struct gpu_remap *r = &m->steps[i];
 
 		unalias(m, r);
@@ -136,70 +141,100 @@ static void clean_all(struct gpu_move *m)
 	}
 }
 
-/*
- * Nothing moves. Memory that hung copies may still write, or read, is nobody else's until they are
- * over.
- */
-static void hang_all(struct gpu_move *m)
+/* Waits for the copies; then what is mapped follows. -EBUSY: they hang, and all stays. */
+static int finish_part(struct gpu_move *m, const struct part *part, int copy_rc)
 {
-	for (unsigned i = 0; i < m->count; i++) {
+	int rc = 0;
+
+	if (copy_rc == 0)
+		rc = gpu_copy_wait(&m->copy, part->number, clock_now_ns() + m->copy_ns);
+	if (rc == -EBUSY)
+		return rc;
+	for (unsigned i = part->from; i < part->to && rc < 0; i++)
+		if (m->steps[i].is_copied)
+			m->steps[i].rc = rc;
+	switch_part(m, part);
+	clean(m, part->from, part->to);
+	return 0;
+}
+
+/*
+ * Nothing of those moves, and the driver still has its hands on their mappings: they stay. Memory
+ * that hung copies may still write, or read, is nobody else's until they are over.
+ */
+static void hang(struct gpu_move *m, unsigned from, unsigned to)
+{
+	m->hung_from = from;
+	m->hung_to = to;
+	for (unsigned i = from; i < m->count; i++)
 		if (m->steps[i].rc == 0)
 			m->steps[i].rc = -EBUSY;
+	for (unsigned i = from; i < to; i++) {
 		gpu_store_share(m->steps[i].from);
 		gpu_store_share(m->steps[i].to);
 	}
 }
 
+/* The part from step `from` on. */
+static struct part part_at(const struct gpu_move *m, unsigned from, unsigned number)
+{
+	struct part part = { from, from, number };
+	uint64_t bytes = 0;
+
+	do
+		bytes += m->steps[part.to++].bytes;
+	while (part.to < m->count && bytes + m->steps[part.to].bytes <= m->part_bytes);
+	return part;
+}
+
+/* Part after part: each is started before the one before it is waited for. */
+static void run_parts(struct gpu_move *m, int copy_rc)
+{
+	struct part before = { 0, 0, 0 }, part = part_at(m, 0, 0);
+
+	for (;;) {
+		if (part.to > part.from)
+			start_part(m, &part, copy_rc);
+		if (before.to > before.from && finish_part(m, &before, copy_rc) < 0) {
+			hang(m, before.from, part.to);
+			return;
+		}
+		if (part.to == part.from)
+			return;
+		before = part;
+		if (part.to < m->count)
+			part = part_at(m, part.to, 1 - part.number);
+		else
+			part.from = part.to;
+	}
+}
+
 static void run_steps(struct gpu_move *m)
 {
+	int copy_rc;
+
 	if (!gpu_fence_context(m->copy.ord, &m->serial))
 		m->serial = 0;
-	place_all(m);
-	alias_all(m);
-	copy_all(m);
-	/* The driver still has its hands on those mappings: they stay, and so does all else. */
-	if (m->is_hung) {
-		hang_all(m);
-		return;
-	}
-	switch_all(m);
-	clean_all(m);
+	copy_rc = gpu_copy_begin(&m->copy);
+	run_parts(m, copy_rc);
+	if (copy_rc == 0)
+		gpu_copy_end(&m->copy);
 }
 
 /* What hung copies have let go of meanwhile. True when nothing is left of them. */
 static bool finish_hung(struct gpu_move *m)
 {
-	if (!m->is_hung)
+	if (m->hung_to == m->hung_from)
 		return true;
 	if (!gpu_copy_is_over(&m->copy))
 		return false;
-	clean_all(m);
-	for (unsigned i = 0; i < m->count; i++) {
+	clean(m, m->hung_from, m->hung_to);
+	for (unsigned i = m->hung_from; i < m->hung_to; i++) {
 		gpu_store_give(m->store, m->steps[i].from);
 		gpu_store_give(m->store, m->steps[i].to);
 	}
-	m->is_hung = false;
+	m->hung_from = m->hung_to;
 	return true;
-}
-
-static bool has_alias(struct gpu_move *m)
-{
-	return m->alias || gpu_vmm_reserve(m->alias_bytes, 0, &m->alias) == 0;
-}
-
-/* Takes as many as the alias has room for. */
-static unsigned fill_steps(struct gpu_move *m, struct bo_move *moves, unsigned count)
-{
-	uint64_t bytes = 0;
-
-	m->count = 0;
-	while (m->count < count && m->count < GPU_MOVE_STEPS &&
-	       bytes + moves[m->count].bo->bytes <= m->alias_bytes) {
-		bytes += moves[m->count].bo->bytes;
-		gpu_remap_init(&m->steps[m->count], &moves[m->count]);
-		m->count++;
-	}
-	return m->count;
 }
 
 unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count)
@@ -207,19 +242,17 @@ unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count)
 	unsigned lost = 0, n;
 
 	for (unsigned i = 0; i < count; i += n) {
-		n = 1;
-		moves[i].rc = -EBUSY;
-		if (!finish_hung(m) || !has_alias(m))
+		n = count - i < GPU_MOVE_STEPS ? count - i : GPU_MOVE_STEPS;
+		for (unsigned k = 0; k < n; k++)
+			moves[i + k].rc = -EBUSY;
+		if (!finish_hung(m))
 			continue;
-		n = fill_steps(m, &moves[i], count - i);
-		if (n == 0) {
-			moves[i].rc = -EINVAL;
-			n = 1;
-			continue;
-		}
+		m->count = n;
+		for (unsigned k = 0; k < n; k++)
+			gpu_remap_init(&m->steps[k], &moves[i + k]);
 		run_steps(m);
 		for (unsigned k = 0; k < n; k++) {
-			m->steps[k].move->rc = m->steps[k].rc;
+			moves[i + k].rc = m->steps[k].rc;
 			lost += m->steps[k].rc == -EIO;
 		}
 	}

@@ -2,7 +2,7 @@
  * The exchange of the memory of objects that have some: copy while old and new are both mapped,
  * then change what is at the object's address. The memory that is not there is reached at its own
  * address, if it has one (drv/gpu_store.h), else it is mapped at an alias for the moment. Of one
- * device.
+ * device. One part of it is copied while the next is mapped.
  *
  * Of one thread at a time, which has everything stand still (drv/gpu_still.h). An object is whole
  * where it was until its copy is done and the new mapping stands.
@@ -19,20 +19,22 @@ struct gpu_move {
 	struct gpu_access *access;
 	struct gpu_store *store;
 	/* constant */
-	uint64_t alias_bytes;
-	int64_t copy_ns;
+	uint64_t alias_bytes; /* no object and no part is larger */
+	uint64_t
+		part_bytes; /* what is mapped, copied and switched together; a larger object alone */
+	int64_t copy_ns;    /* that the copies of a part may take */
 	/* who has all stand still */
 	uint64_t alias;  /* addresses of ours with nothing behind them between moves; 0: none now */
 	uint64_t serial; /* of the context that copies, of the move under way; 0: none */
 	struct gpu_copy copy;
-	bool is_hung; /* copies did not end in time: the steps below are still in their hands */
+	unsigned hung_from,
+		hung_to; /* of the steps: their copies did not end in time, and have them */
 	unsigned count;
 	struct gpu_remap steps[GPU_MOVE_STEPS];
 };
 
-/* What is pointed to is kept. No object is larger than alias_bytes. 0, -ENOMEM, -ENOTSUP. */
-int gpu_move_init(struct gpu_move *m, struct gpu_store *store, struct gpu_access *access,
-		  uint64_t alias_bytes, int64_t copy_ns);
+/* Its first five fields are the caller's; all else is 0. 0, -ENOMEM, -ENOTSUP. */
+int gpu_move_init(struct gpu_move *m);
 
 /* Exchanges them, from and to memory that is there; sets each rc. Returns how many were lost. */
 unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count);

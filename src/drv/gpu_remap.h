@@ -35,6 +35,7 @@ struct gpu_remap {
 	struct gpu_chunk *from, *to; /* NULL: BO_NONE */
 	bool was_there, is_there;    /* mapped at its address before and after */
 	enum gpu_remap_state state;
+	bool is_copied; /* its copy was started */
 	uint64_t alias; /* where the memory that is not at its address is mapped, 0: nowhere */
 	int rc;
 };

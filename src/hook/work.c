@@ -313,7 +313,8 @@ static void obey_monitor(void)
 static void mark_lane(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
 		      bool is_per_thread, uint64_t context, struct means_entry *entry)
 {
-	bool is_whole = !capture_any() && real.cuCtxRecordEvent && meter_is_single(meter, lane);
+	bool is_whole = !capture_any() && real.cuCtxRecordEvent &&
+			meter_is_single(meter, lane, clock_now_ns());
 
 	if (!stream && is_per_thread)
 		stream = CU_STREAM_PER_THREAD;

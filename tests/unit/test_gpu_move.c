@@ -14,6 +14,7 @@ enum { OBJECTS = 3, STRIDE = BUILD_SANITIZED ? 9 : 1 };
 static const struct gpu_bo_setup impatient = {
 	.still = { .shut_ns = 300 * NSEC_PER_MSEC, .done_ns = 300 * NSEC_PER_MSEC },
 	.copy_ns = 300 * NSEC_PER_MSEC,
+	.part_bytes = 2 * GRAIN,
 };
 
 static struct bo objects[OBJECTS];
@@ -191,6 +192,11 @@ static CUresult query_hung(CUstream stream)
 	return is_hung ? CUDA_ERROR_NOT_READY : failing.real.cuStreamQuery(stream);
 }
 
+static CUresult query_event_hung(CUevent event)
+{
+	return is_hung ? CUDA_ERROR_NOT_READY : failing.real.cuEventQuery(event);
+}
+
 static void hung_copies_leave_all_where_it_was(void)
 {
 	uint64_t free_bytes;
@@ -200,6 +206,7 @@ static void hung_copies_leave_all_where_it_was(void)
 	make_objects();
 	failing_start();
 	real.cuStreamQuery = query_hung;
+	real.cuEventQuery = query_event_hung;
 	for (unsigned w = 0; w < 4; w++) {
 		settle(ways[w][0]);
 		is_hung = true;
@@ -500,6 +507,7 @@ static void nothing_is_lost_or_left_over(void)
 	count_mappings();
 	failing_start();
 	real.cuStreamQuery = query_hung;
+	real.cuEventQuery = query_event_hung;
 	for (unsigned i = 0; i < MANY; i++) {
 		moving_make(&many[i], 3 * i * GRAIN, (1 + i % 3) * GRAIN, BO_VRAM);
 		moving_fill(&many[i], i + 1);

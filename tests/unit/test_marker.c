@@ -271,28 +271,31 @@ static void a_start_behind_work_is_no_probe(void **state)
 	assert_true(llabs(off_ns(false) + 50 * USEC) < USEC);
 }
 
-/* Behind nothing new an event of the context may have the time of the one before it. */
-static void the_context_is_asked_behind_new_work_alone(void **state)
+/* Beside other processes an event of the context behind nothing new may have the time of the one before it. */
+static void the_context_is_asked_behind_new_work_where_others_are(void **state)
 {
 	struct lane *other = meter_lane(meter, &thread, 12, 1);
 
 	(void)state;
-	assert_false(meter_is_single(meter, lane));
+	assert_true(meter_is_single(meter, lane, NOW_NS));
+	meter->crowded_ns = NOW_NS;
+	assert_false(meter_is_single(meter, lane, NOW_NS));
 	launch(NOW_NS);
-	assert_true(meter_is_single(meter, lane));
+	assert_true(meter_is_single(meter, lane, NOW_NS));
 	marker_put(meter, lane, METER_AFTER, 1, NULL, NOW_NS + USEC);
-	assert_false(meter_is_single(meter, lane));
+	assert_false(meter_is_single(meter, lane, NOW_NS));
 	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 2 * USEC);
-	assert_false(meter_is_single(meter, lane));
+	assert_false(meter_is_single(meter, lane, NOW_NS));
+	assert_true(meter_is_single(meter, lane, NOW_NS + 2 * NSEC_PER_SEC));
 	launch(NOW_NS + 3 * USEC);
-	assert_true(meter_is_single(meter, lane));
+	assert_true(meter_is_single(meter, lane, NOW_NS));
 	/* Nor where another stream of the context has work. */
 	assert_int_equal(meter_admit(meter, &thread, other, work,
 				     &(struct pace_terms){ .share_pct = 100 }, NOW_NS,
 				     &(int64_t){ 0 }),
 			 PACE_GO);
 	meter_launched(meter, &thread, other, NOW_NS + 4 * USEC);
-	assert_false(meter_is_single(meter, lane));
+	assert_false(meter_is_single(meter, lane, NOW_NS));
 }
 
 /* What is not counted comes into the stream: work before it is marked, and that behind it too. */
@@ -367,7 +370,7 @@ int main(void)
 		TEST(a_start_in_an_idle_stream_is_a_probe),
 		TEST(a_start_that_waited_is_no_probe),
 		TEST(a_start_behind_work_is_no_probe),
-		TEST(the_context_is_asked_behind_new_work_alone),
+		TEST(the_context_is_asked_behind_new_work_where_others_are),
 		TEST(a_fence_asks_for_a_start),
 		TEST(a_point_is_of_a_stream_with_launches),
 		TEST(a_polling_loop_tells_the_end),

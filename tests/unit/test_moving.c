@@ -17,6 +17,7 @@ enum { OBJECTS = 16, MOVES = BUILD_SANITIZED ? 100 : 10000, THREADS = 3, ROUNDS 
 static const struct gpu_bo_setup short_waits = {
 	.still = { .shut_ns = 100 * NSEC_PER_MSEC, .done_ns = 100 * NSEC_PER_MSEC },
 	.copy_ns = 10 * NSEC_PER_SEC,
+	.part_bytes = GRAIN,
 };
 
 static struct bo objects[OBJECTS];

@@ -271,7 +271,7 @@ static void a_start_behind_work_is_no_probe(void **state)
 	assert_true(llabs(off_ns(false) + 50 * USEC) < USEC);
 }
 
-/* Beside other processes an event of the context behind nothing new may have the time of the one before it. */
+/* Beside others an event of the context behind nothing new may have the time of the one before it. */
 static void the_context_is_asked_behind_new_work_where_others_are(void **state)
 {
 	struct lane *other = meter_lane(meter, &thread, 12, 1);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Of the links that cards have today; where it is less a use counts for more, and a move as well. */
+/* Of the links that cards have today; where it is less both a use and a move count for more. */
 enum { LINK_BYTES_PER_NS = 50 };
 /* Of less than that in host memory little can be said. */
 #define FAR_LEAST_BYTES (UINT64_C(1) << 20)

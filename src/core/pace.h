@@ -84,7 +84,7 @@ void pace_unfinished(struct pace *pace, int64_t ns);
 /*
  * Work predicted to take cost_ns made the device busy for busy_ns more. Where streams run side by side
  * the sum of their predictions is more than what they use together; what is in flight is reckoned by
- * the ratio that was seen of late.
+ * the ratio that was seen of late. Told while no other process has work.
  */
 void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns);
 

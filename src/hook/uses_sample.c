@@ -1,6 +1,8 @@
 #include "hook/uses_sample.h"
 
+#include "base/clock.h"
 #include "base/process.h"
+#include "base/turn.h"
 #include "core/gate.h"
 #include "core/link_cost.h"
 #include "drv/capture.h"
@@ -9,9 +11,10 @@
 #include "drv/real.h"
 #include "drv/relaxed.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+/* Who ends a stream waits so long for somebody who is at it with an event. */
+#define FORGET_NS NSEC_PER_SEC
 /* One launch in so many is timed, at random between a half and one and a half times that. */
 enum { APART = 16 };
 enum { TIMED = 32 };
@@ -25,11 +28,12 @@ struct timed {
 };
 
 struct uses_sample_state {
-	_Atomic int left;      /* launches until the next is timed; atomic */
-	pthread_mutex_t mutex; /* zero is an unlocked one */
-	/* mutex; never waited for with it */
+	_Atomic int left; /* launches until the next is timed; atomic */
+	struct turn turn; /* nothing is waited for in it */
+	const void
+		*owner; /* of `open`: a thread, by what it alone has; atomic, written in the turn */
+	/* the turn */
 	struct timed open; /* its launch is under way or about to be; kind 0: there is none */
-	const void *owner; /* of `open`: a thread, by what it alone has */
 	struct timed timed[TIMED];
 	unsigned count;
 	uint32_t random;
@@ -57,7 +61,7 @@ static void drop(struct timed *t)
 	*t = (struct timed){ .kind = 0 };
 }
 
-/* An event in the stream; 0 when there is none. Inside the gate, which shuts when a capture begins. */
+/* An event in the stream; 0: none. Inside the gate, which shuts when a capture begins. */
 static uint64_t put_event(uint64_t context, CUstream stream)
 {
 	uint64_t event = context ? gpu_event_take(context, true) : 0;
@@ -94,7 +98,7 @@ static uint32_t next_random(void)
 	return x;
 }
 
-/* mutex held. True when nothing more will come of it. */
+/* The turn is the caller's. True when nothing more will come of it. */
 static bool read_timed(const struct timed *t)
 {
 	int64_t before_ns, behind_ns;
@@ -107,7 +111,7 @@ static bool read_timed(const struct timed *t)
 	return was != GPU_EVENT_RUNNING;
 }
 
-/* mutex held. */
+/* The turn is the caller's. */
 static void read_all(void)
 {
 	unsigned kept = 0;
@@ -123,7 +127,7 @@ static void read_all(void)
 	state.s.count = kept;
 }
 
-/* mutex held: what is timed is still at work, or may be. */
+/* The turn is the caller's: what is timed is still at work, or may be. */
 static void close_open(void)
 {
 	struct timed *t = &state.s.open;
@@ -145,27 +149,28 @@ void uses_sample_end(void)
 
 	if (__atomic_load_n(&state.s.owner, __ATOMIC_RELAXED) != &self || capture_any())
 		return;
-	if (pthread_mutex_trylock(&state.s.mutex) != 0)
+	if (!turn_take(&state.s.turn, 0))
 		return;
 	relaxed = relaxed_begin();
 	if (state.s.open.kind && state.s.owner == &self)
 		close_open();
 	__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
 	relaxed_end(relaxed);
-	pthread_mutex_unlock(&state.s.mutex);
+	turn_give(&state.s.turn);
 }
 
 void uses_sample_forget(CUstream stream)
 {
-	pthread_mutex_lock(&state.s.mutex);
+	if (!turn_take(&state.s.turn, FORGET_NS))
+		return;
 	if (!stream || state.s.open.stream == stream) {
 		drop(&state.s.open);
 		__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
 	}
-	pthread_mutex_unlock(&state.s.mutex);
+	turn_give(&state.s.turn);
 }
 
-/* mutex held. Of a thread that never came back, the last is dropped. */
+/* The turn is the caller's. Of a thread that never came back, the last is dropped. */
 static void open_one(uint64_t kind, uint64_t far_bytes, CUstream stream)
 {
 	struct timed *t = &state.s.open;
@@ -188,12 +193,12 @@ void uses_sample_begin(uint64_t kind, uint64_t far_bytes, CUstream stream)
 	struct relaxed relaxed;
 
 	if (atomic_fetch_sub_explicit(&state.s.left, 1, memory_order_relaxed) > 0 ||
-	    capture_any() || pthread_mutex_trylock(&state.s.mutex) != 0)
+	    capture_any() || !turn_take(&state.s.turn, 0))
 		return;
 	relaxed = relaxed_begin();
 	open_one(kind, far_bytes, stream);
 	atomic_store_explicit(&state.s.left, APART / 2 + (int)(next_random() % APART),
 			      memory_order_relaxed);
 	relaxed_end(relaxed);
-	pthread_mutex_unlock(&state.s.mutex);
+	turn_give(&state.s.turn);
 }

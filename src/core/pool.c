@@ -97,16 +97,6 @@ bool pool_device(const void *key, struct dev *out_dev)
 	return pool != NULL;
 }
 
-/* mutex held: charges `bytes`, at once. */
-static int take(const struct pool *pool, uint64_t bytes)
-{
-	int rc = quota_doubt(pool->dev, bytes);
-
-	if (rc == 0)
-		quota_doubt_over(pool->dev, bytes, 0);
-	return rc;
-}
-
 /* At once: the sum and pending_bytes grow together, as another thread's figure needs them. */
 static int reserve(const void *key, uint64_t bytes)
 {
@@ -116,7 +106,7 @@ static int reserve(const void *key, uint64_t bytes)
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
 	if (pool)
-		rc = take(pool, bytes);
+		rc = quota_take(pool->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		pool->pending_bytes += bytes;
 	pthread_mutex_unlock(&state.s.mutex);
@@ -135,7 +125,7 @@ int pool_reserve(const void *key, uint64_t bytes)
 	quota_reap();
 	do
 		rc = reserve(key, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
 	return rc;
 }
 
@@ -208,7 +198,7 @@ static void add_physical(const struct pool *pool, int64_t bytes)
  */
 static int grow(struct pool *pool, uint64_t bytes)
 {
-	int rc = take(pool, bytes);
+	int rc = quota_take(pool->dev, QUOTA_DATA, bytes);
 
 	if (rc == -EDQUOT) {
 		rc = quota_charge(pool->dev, QUOTA_DATA, bytes);

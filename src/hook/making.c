@@ -6,6 +6,7 @@
 #include "base/turn.h"
 #include "base/units.h"
 #include "core/context.h"
+#include "core/learnt.h"
 #include "core/local.h"
 #include "core/still.h"
 #include "drv/gpu_cuda.h"
@@ -58,7 +59,7 @@ void making_over(struct making *m)
 static uint64_t likely_bytes(struct dev dev)
 {
 	uint64_t seen = atomic_load(&state.s.seen_bytes[dev.v]);
-	uint64_t told = quota_context_bytes(dev);
+	uint64_t told = learnt_context_bytes(dev);
 
 	if (!quota_counts_contexts())
 		return 0;
@@ -199,7 +200,7 @@ static void learn(struct making *m, bool is_alone)
 	while (seen == 0 || m->cost_bytes < seen)
 		if (atomic_compare_exchange_weak(seen_bytes, &seen, m->cost_bytes))
 			break;
-	quota_learn_context(m->dev, atomic_load(seen_bytes));
+	learnt_note_context(m->dev, atomic_load(seen_bytes));
 }
 
 /* No other change of this process's memory has begun since it was looked at. */

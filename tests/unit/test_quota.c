@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "core/doubt.h"
+#include "core/learnt.h"
 #include "member.h"
 #include "shm/spec.h"
 
@@ -42,12 +43,12 @@ static void what_is_reserved_is_held(void)
 	CHECK_EQ(quota_left(dev0), MIB_BYTES(100));
 	CHECK_EQ(m.region.own->slots[m.slot.index].used_bytes[0], MIB_BYTES(924));
 	CHECK(strcmp(quota_uuid(dev0), member_uuid(0)) == 0);
-	CHECK_EQ(quota_context_bytes(dev0), 0);
-	quota_learn_context(dev0, MIB_BYTES(518));
-	CHECK_EQ(quota_context_bytes(dev0), MIB_BYTES(518));
+	CHECK_EQ(learnt_context_bytes(dev0), 0);
+	learnt_note_context(dev0, MIB_BYTES(518));
+	CHECK_EQ(learnt_context_bytes(dev0), MIB_BYTES(518));
 	/* More than the card has was written by a stranger. */
-	quota_learn_context(dev0, UINT64_C(1) << 60);
-	CHECK_EQ(quota_context_bytes(dev0), 0);
+	learnt_note_context(dev0, UINT64_C(1) << 60);
+	CHECK_EQ(learnt_context_bytes(dev0), 0);
 }
 
 /* Refused to the byte, and a refusal takes nothing. */

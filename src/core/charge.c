@@ -10,6 +10,7 @@
 #include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/piece.h"
 #include "core/pool.h"
 #include "core/small.h"
 #include "core/still.h"
@@ -60,6 +61,7 @@ void charge_init(const struct gpu_ops *ops)
 	handle_init();
 	context_init();
 	pool_init();
+	piece_init();
 	hole_init();
 	graph_init();
 	function_init();

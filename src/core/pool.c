@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/tree.h"
 #include "core/doubt.h"
+#include "core/piece.h"
 #include "core/quota.h"
 #include "core/track.h"
 
@@ -19,16 +20,18 @@ struct pool {
 	enum pool_kind kind;
 	uint64_t settled; /* the number asked last when it was settled last */
 	uint64_t charged_bytes;
-	uint64_t pending_bytes; /* reservations of threads under way */
-	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
-	uint64_t over_bytes;    /* of charged: grown by when the limit did not allow it */
+	uint64_t pending_bytes;    /* reservations of threads under way */
+	uint64_t used_bytes;       /* of pending: already charged by another thread's figure */
+	uint64_t over_bytes;       /* of charged: grown by when the limit did not allow it */
+	struct piece_pool *pieces; /* of managed memory; else NULL */
 };
 
 RB_HEAD(pool_tree, pool);
 
 struct pool_state {
-	_Atomic uint64_t asked; /* atomic */
-	_Atomic uint64_t count; /* of the known pools; written under mutex */
+	_Atomic uint64_t asked;   /* atomic */
+	_Atomic uint64_t count;   /* of the known pools; written under mutex */
+	_Atomic bool has_managed; /* one was known; atomic */
 	/* Orders the rest; taken before the quota's. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct pool_tree pools;
@@ -77,6 +80,10 @@ bool pool_enter(const void *key, struct dev dev, enum pool_kind kind)
 			pool->key = key;
 			pool->dev = dev;
 			pool->kind = kind;
+			if (kind == POOL_MANAGED) {
+				pool->pieces = piece_pool_new();
+				atomic_store(&state.s.has_managed, true);
+			}
 			RB_INSERT(pool_tree, &state.s.pools, pool);
 			atomic_fetch_add(&state.s.count, 1);
 		}
@@ -406,6 +413,22 @@ void pool_cancel(const void *key, uint64_t reserved_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+bool pool_any_managed(void)
+{
+	return atomic_load_explicit(&state.s.has_managed, memory_order_relaxed);
+}
+
+void pool_given(const void *key, uint64_t addr)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool)
+		piece_given(pool->pieces, addr);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 struct pool *pool_take(const void *key)
 {
 	struct pool *pool;
@@ -440,6 +463,7 @@ void pool_end(struct pool *pool, bool was_empty)
 		state.s.orphan_bytes[d] += pool->charged_bytes;
 		state.s.orphans_are_over[d] |= is_over(pool);
 	}
+	piece_pool_end(pool->pieces, pool->dev, was_empty ? 0 : pool->charged_bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 	free(pool);
 }

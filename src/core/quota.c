@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "core/doubt.h"
 #include "core/limit.h"
+#include "core/reaper.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
 #include "shm/kept.h"
@@ -27,10 +28,9 @@ struct quota_state {
 	struct region *region;
 	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
-	_Atomic bool is_gone;        /* the region is not ours any more: nothing is given; atomic */
-	_Atomic bool has_complained; /* atomic */
-	_Atomic int64_t checked_ns;  /* when the region was looked at last, 0 = never; atomic */
-	struct limit limit;          /* atomic */
+	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
+	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
+	struct limit limit;         /* atomic */
 	/* Constant after quota_init(). */
 	bool counts_contexts;
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
@@ -273,26 +273,21 @@ void quota_check_path(void)
 		lose_region();
 }
 
-/* Gives back what the dead hold. A region that cannot be opened again is said once. */
+/* Gives back what the dead hold. */
 static void reap(void)
 {
-	int held = sys_cancel_hold();
-	int rc = is_whole() ? slot_reap(state.s.region, (int)state.s.slot) : 0;
-
-	if (rc < 0)
-		quota_check_path();
-	if (rc < 0 && !atomic_load(&state.s.is_gone) &&
-	    !atomic_exchange(&state.s.has_complained, true))
-		log_warn(
-			"region %s cannot be opened again (%s): what processes that die hold stays "
-			"counted",
-			state.s.region->path, strerror(-rc));
-	sys_cancel_release(held);
+	if (is_whole())
+		reaper_reap(state.s.region, (int)state.s.slot);
 }
 
 void quota_reap(void)
 {
 	reap();
+}
+
+bool quota_serve_reap(void)
+{
+	return is_whole() && reaper_serve(state.s.region, (int)state.s.slot);
 }
 
 void quota_keep_block(struct dev dev, bool has_small)

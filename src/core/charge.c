@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/context.h"
+#include "core/doubt.h"
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
@@ -21,20 +22,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A lazily loaded module is seen after this at the latest, on a card with less than a crowd. */
-#define WATCH_EVERY_NS (100 * NSEC_PER_MSEC)
-enum { WATCH_CROWD = 32 };
-
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
 	 * Changes of this process's memory that have begun and that are over: equal, and equal
 	 * again after a sample of the driver's figure, means that the sample fits what is tracked.
-	 * Atomic.
+	 * Samples are numbered as they begin. Atomic.
 	 */
-	_Atomic uint64_t begun, over;
-	/* Samples are numbered as they begin; atomic. */
-	_Atomic uint64_t samples;
+	_Atomic uint64_t begun, over, samples;
 	/*
 	 * Orders what is done with samples, and reservations that a sample must not undo; zero is
 	 * an unlocked mutex. Taken before the quota's; never held across a driver call.
@@ -192,12 +187,10 @@ static int reserve(struct charge *c, uint64_t bytes)
 {
 	int rc = bytes ? quota_reserve(c->dev, QUOTA_DATA, bytes) : 0;
 
-	if (rc == -EDQUOT) {
-		if (!c->is_small)
-			small_settle(c->dev);
-		if (charge_ask_card(c->dev) || !c->is_small)
-			rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
-	}
+	if (rc == -EDQUOT && !c->is_small)
+		small_settle(c->dev);
+	if (rc == -EDQUOT && (charge_ask_card(c->dev) || !c->is_small))
+		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		c->bytes = bytes;
 	return rc;
@@ -271,8 +264,9 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 
 	/* Blocks come and go while we ask for more, so it may take another turn. */
 	while (!track_enter(c->node, &what, allowed_bytes, &entered)) {
-		if (c->is_hoping ? !small_may_stay(c->dev) || entered.new_bytes > c->bytes :
-				   take_more(c, entered.new_bytes) < 0)
+		if (c->is_hoping ?
+			    !small_may_stay(c->dev, c->bytes) || entered.new_bytes > c->bytes :
+			    take_more(c, entered.new_bytes) < 0)
 			return -EDQUOT;
 		allowed_bytes = c->bytes;
 	}
@@ -471,16 +465,34 @@ struct charge_mark charge_mark(void)
 				     atomic_load(&state.s.over) };
 }
 
-int charge_reserve_context(struct dev dev, uint64_t bytes)
+/* Reserves with no look at the card that counts, from before it to charge_over(). */
+static int begin_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes,
+			  int (*fn)(struct dev, enum quota_kind, uint64_t))
 {
 	int rc;
 
 	charge_begin();
 	pthread_mutex_lock(&state.s.mutex);
-	rc = quota_reserve(dev, QUOTA_CONTEXT, bytes);
+	rc = fn(dev, kind, bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 	if (rc < 0)
 		charge_over();
+	return rc;
+}
+
+int charge_reserve_context(struct dev dev, uint64_t bytes)
+{
+	return begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_reserve);
+}
+
+int charge_doubt_module(struct dev dev, uint64_t bytes)
+{
+	int64_t end_ns = 0;
+	int rc;
+
+	do
+		rc = begin_overhead(dev, QUOTA_MODULE, bytes, quota_doubt);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
 	return rc;
 }
 
@@ -584,9 +596,4 @@ int charge_watch(struct dev dev)
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);
 	return rc;
-}
-
-int64_t charge_watch_every_ns(unsigned processes)
-{
-	return WATCH_EVERY_NS * (1 + (int64_t)processes / WATCH_CROWD);
 }

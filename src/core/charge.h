@@ -107,12 +107,6 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 int charge_watch(struct dev dev);
 
 /*
- * How long to wait between two charge_watch(), ns, where the card has so many processes. What one
- * look costs the driver grows with them, and each of them looks: all together must not.
- */
-int64_t charge_watch_every_ns(unsigned processes);
-
-/*
  * By how much the driver's figure for this process is more than all that is entered or counted as
  * overhead: what other threads have just been given, or overhead that could not be told from it.
  */
@@ -132,6 +126,12 @@ struct charge_mark charge_mark(void);
  * reservation for something that is gone before charge_over(); or -EDQUOT.
  */
 int charge_reserve_context(struct dev dev, uint64_t bytes);
+
+/*
+ * As that, in doubt, for a module: what is there already may have room for it. Ends with
+ * charge_over(), then a look at the card, then quota_doubt_over().
+ */
+int charge_doubt_module(struct dev dev, uint64_t bytes);
 
 /*
  * Something ended or began that is not in the books as it was. The sum is made right by the

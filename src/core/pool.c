@@ -147,7 +147,7 @@ int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool 
 	pool = find(key);
 	if (pool) {
 		d->dev = pool->dev;
-		rc = quota_doubt(pool->dev, bytes);
+		rc = quota_doubt(pool->dev, QUOTA_DATA, bytes);
 	}
 	if (rc == 0) {
 		pool->pending_bytes += bytes;
@@ -307,7 +307,7 @@ static bool may_stay(const struct pool_doubt *d)
 static void end_doubt(struct pool_doubt *d, uint64_t bytes, uint64_t back_bytes)
 {
 	if (bytes || back_bytes)
-		quota_doubt_over(d->dev, bytes, back_bytes);
+		quota_doubt_over(d->dev, QUOTA_DATA, bytes, back_bytes);
 	d->bytes -= bytes;
 }
 

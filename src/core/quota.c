@@ -249,7 +249,7 @@ static void set_doubted(int d, uint64_t bytes)
 		     state.s.all_doubted_bytes);
 }
 
-int quota_doubt(struct dev dev, uint64_t bytes)
+int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc;
 
@@ -259,7 +259,7 @@ int quota_doubt(struct dev dev, uint64_t bytes)
 	rc = check();
 	if (rc == 0) {
 		set_doubted(dev.v, state.s.doubted_bytes[dev.v] + bytes);
-		rc = add_locked(dev, QUOTA_DATA, bytes, 0);
+		rc = add_locked(dev, kind, bytes, 0);
 		if (rc < 0)
 			set_doubted(dev.v, state.s.doubted_bytes[dev.v] - bytes);
 	}
@@ -341,13 +341,13 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	account_sub(holder_of(d), bytes);
 }
 
-void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes)
+void quota_doubt_over(struct dev dev, enum quota_kind kind, uint64_t bytes, uint64_t back_bytes)
 {
 	uint64_t *doubted = &state.s.doubted_bytes[dev.v];
 
 	lock();
 	if (back_bytes)
-		take_off(dev.v, QUOTA_DATA, back_bytes);
+		take_off(dev.v, kind, back_bytes);
 	if (check() == 0)
 		set_doubted(dev.v, *doubted - bytes_least(*doubted, bytes));
 	unlock();

@@ -37,14 +37,14 @@ void quota_keep_block(struct dev dev, bool has_small);
 uint64_t quota_kept(struct dev dev);
 
 /*
- * As quota_take() of QUOTA_DATA, in doubt: the most that a call about to be made may take, all or
+ * As quota_take(), in doubt: the most that a call about to be made may take, all or
  * some of which comes back after it. Nobody is refused for want of it before it was waited for, a
  * little. Up to the limit, with what quota_reserve() leaves.
  */
-int quota_doubt(struct dev dev, uint64_t bytes);
+int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /* The call is over: `bytes` are in doubt no more, `back_bytes` of them are released. */
-void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes);
+void quota_doubt_over(struct dev dev, enum quota_kind kind, uint64_t bytes, uint64_t back_bytes);
 
 /* What all have in doubt on the device, and perhaps more; the dead too, until they are reaped. */
 uint64_t quota_doubted(struct dev dev);

@@ -19,7 +19,10 @@ void small_init(void);
 /* This process is about to have a small allocation on the device, or has one. */
 void small_note(struct dev dev);
 
-/* Keeps no block back for this process where it has none any more. */
+/* It has code on the device, which is small too, and comes when functions are used. */
+void small_note_module(struct dev dev);
+
+/* Keeps no block back for this process where it has nothing of that any more. */
 void small_settle(struct dev dev);
 
 /*
@@ -29,8 +32,11 @@ void small_settle(struct dev dev);
  */
 int small_hope(struct dev dev, bool is_object);
 
-/* True when the limit has room by now for the block that the driver opened. */
-bool small_may_stay(struct dev dev);
+/*
+ * True when the limit has room by now for what the driver opened and a block that is kept back. The
+ * caller has so many bytes in doubt; what others have may come back.
+ */
+bool small_may_stay(struct dev dev, uint64_t doubted_bytes);
 
 /* The call is over: `used_bytes` of the block stay charged. */
 void small_over(struct dev dev, uint64_t used_bytes);

@@ -10,11 +10,18 @@
 #include "hook/room.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 /* No thread has more local memory than that, whatever the device: beyond it the driver refuses. */
 #define STACK_MOST_BYTES (512u << 10)
 /* The card gives heaps and buffers in blocks. */
 #define HEAP_BLOCK_BYTES (UINT64_C(2) << 20)
+
+/* More than a green context was seen to take on any card. */
+#define GREEN_MOST_BYTES (UINT64_C(8) << 20)
+
+/* What one takes, the least that was seen in this program; 0: none was made yet. Atomic. */
+static _Atomic uint64_t green_bytes;
 
 /* What a change of a limit will take, reserved before it. */
 struct reserved {
@@ -130,6 +137,24 @@ static void enter_green(CUgreenCtx green, CUdevice ord)
 	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 }
 
+/* What the next one is likely to cost: what one cost in this process, before that more. */
+static uint64_t likely_green_bytes(void)
+{
+	uint64_t seen_bytes = atomic_load(&green_bytes);
+
+	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
+}
+
+/* Other threads' modules may be in it: the least that was seen counts. */
+static void learn_green(uint64_t bytes)
+{
+	uint64_t seen = atomic_load(&green_bytes);
+
+	while (bytes && (seen == 0 || bytes < seen))
+		if (atomic_compare_exchange_weak(&green_bytes, &seen, bytes))
+			break;
+}
+
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
@@ -141,13 +166,19 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
+	res = overhead_reserve(&o, likely_green_bytes());
+	if (res != CUDA_SUCCESS)
+		return res;
 	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :
 			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
-	if (res == CUDA_SUCCESS)
-		gpu_fence_add_primary((struct cuda_ord){ dev });
-	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
-		if (res == CUDA_SUCCESS)
-			enter_green(*out_green, dev);
+	if (res != CUDA_SUCCESS) {
+		overhead_cancel(&o);
+		return res;
+	}
+	gpu_fence_add_primary((struct cuda_ord){ dev });
+	if (overhead_finish(&o) == 0) {
+		learn_green(overhead_taken(&o));
+		enter_green(*out_green, dev);
 		return res;
 	}
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));

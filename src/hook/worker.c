@@ -8,6 +8,7 @@
 #include "core/context.h"
 #include "core/object.h"
 #include "core/reaper.h"
+#include "core/watch.h"
 #include "drv/gpu_bo.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
@@ -146,7 +147,7 @@ static void *run(void *arg)
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 	/* Who starts this has just looked. */
-	look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
+	look_ns = clock_now_ns() + watch_every_ns(sample_nvml_rows());
 	/* Who has the gate shut opens it again, also in a program that is about to end. */
 	while (!atomic_load(&worker.s.stop) || suspend_is_shut()) {
 		rest(soonest(look_ns, suspend_tick()));
@@ -160,7 +161,7 @@ static void *run(void *arg)
 		gpu_bo_tick();
 		ipc_import_tick();
 		work_end_threads();
-		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
+		look_ns = clock_now_ns() + watch_every_ns(sample_nvml_rows());
 	}
 	atomic_store(&worker.s.state, WORKER_GONE);
 	sys_futex_wake_all(&worker.s.state);

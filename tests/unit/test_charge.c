@@ -1,6 +1,7 @@
 #include "core/charge.h"
 
 #include "base/clock.h"
+#include "core/watch.h"
 #include "member.h"
 #include "shm/kept.h"
 
@@ -658,12 +659,12 @@ static void a_child_has_nothing(void)
 
 static void who_watches_in_a_crowd_looks_less_often(void)
 {
-	CHECK_EQ(charge_watch_every_ns(0), 100 * NSEC_PER_MSEC);
-	CHECK_EQ(charge_watch_every_ns(31), 100 * NSEC_PER_MSEC);
+	CHECK_EQ(watch_every_ns(0), 100 * NSEC_PER_MSEC);
+	CHECK_EQ(watch_every_ns(31), 100 * NSEC_PER_MSEC);
 	/* All of them together then look at most 320 times a second, however many they are. */
 	for (unsigned n = 32; n < 5000; n++)
-		CHECK(n * NSEC_PER_SEC / charge_watch_every_ns(n) <= 320);
-	CHECK(charge_watch_every_ns(UINT32_MAX) > 0);
+		CHECK(n * NSEC_PER_SEC / watch_every_ns(n) <= 320);
+	CHECK(watch_every_ns(UINT32_MAX) > 0);
 }
 
 int main(void)

@@ -445,7 +445,7 @@ static void a_context_is_refused_on_no_stale_figure(void)
 	CUmodule module;
 	CUcontext ctx;
 
-	begin("region", "25m", 256 * MIB);
+	begin("region", "27m", 256 * MIB);
 	model_set_current(world.primary);
 	CHECK(hook_cuModuleLoadData(&module, image) == CUDA_SUCCESS);
 	CHECK_EQ(overhead(), MODEL_CONTEXT_BYTES + 2 * MIB);

@@ -45,7 +45,7 @@ static void die_with(uint64_t bytes)
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The path leads nowhere for all of this process's threads but the one that has a root of its own. */
+/* The path leads nowhere for all threads but the one that has a root of its own. */
 static void leave(void)
 {
 	CHECK(chroot(scratch_path("")) == 0);

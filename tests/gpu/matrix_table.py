@@ -68,9 +68,9 @@ class Outcome:
 
     @property
     def is_exact(self):
-        """Another piece would not have fitted."""
-        left = self.limit - self.row.spare - self.held
-        return self.result == OUT_OF_MEMORY and 0 <= left < max(self.step, 1)
+        """Another piece would not have fitted, but in what is to be left."""
+        left = self.limit - self.held
+        return self.result == OUT_OF_MEMORY and 0 <= left < self.row.spare + max(self.step, 1)
 
     @property
     def note(self):

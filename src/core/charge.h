@@ -128,10 +128,10 @@ struct charge_mark charge_mark(void);
 int charge_reserve_context(struct dev dev, uint64_t bytes);
 
 /*
- * As that, in doubt, for a module: what is there already may have room for it. Ends with
- * charge_over(), then a look at the card, then quota_doubt_over().
+ * As that of any kind, in doubt: the call may take less. Ends with charge_over(), then a look at
+ * the card, then quota_doubt_over().
  */
-int charge_doubt_module(struct dev dev, uint64_t bytes);
+int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /*
  * Something ended or began that is not in the books as it was. The sum is made right by the

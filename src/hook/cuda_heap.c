@@ -2,6 +2,8 @@
 #include "base/bytes.h"
 #include "core/gate.h"
 #include "core/green.h"
+#include "core/learnt.h"
+#include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
@@ -145,6 +147,12 @@ static uint64_t likely_green_bytes(void)
 	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
 }
 
+/* The primary context comes with the first one, if it is not there yet. */
+static uint64_t primary_bytes(struct dev dev, CUdevice ord)
+{
+	return gpu_cuda_primary_active((struct cuda_ord){ ord }) ? 0 : learnt_context_bytes(dev);
+}
+
 /* Other threads' modules may be in it: the least that was seen counts. */
 static void learn_green(uint64_t bytes)
 {
@@ -159,6 +167,7 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 			       unsigned int flags)
 {
 	struct overhead o;
+	uint64_t bytes = 0;
 	CUresult res;
 
 	if (!ENTER_HAS(cuGreenCtxCreate))
@@ -166,7 +175,9 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
-	res = overhead_reserve(&o, likely_green_bytes());
+	if (o.counts)
+		bytes = bytes_sum(likely_green_bytes(), primary_bytes(o.dev, dev));
+	res = overhead_reserve(&o, bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :

@@ -36,11 +36,11 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 	if (!o->counts || !quota_counts_contexts())
 		return CUDA_SUCCESS;
 	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
-	rc = charge_doubt_module(o->dev, bytes);
+	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	if (rc == -EDQUOT) {
 		quota_reap();
 		charge_ask_card(o->dev);
-		rc = charge_doubt_module(o->dev, bytes);
+		rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	}
 	if (rc < 0)
 		return enter_refused(rc, o->dev, bytes);

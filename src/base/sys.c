@@ -33,10 +33,12 @@ pid_t sys_gettid(void)
 /* True when all pages of the memory are mapped; that they can be read is taken for granted. */
 static bool is_mapped(const void *at, size_t bytes)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at & ~(page - 1);
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at & ~(page - 1), end;
 	unsigned char there;
 
-	for (; from < (uintptr_t)at + bytes; from += page)
+	if (__builtin_add_overflow((uintptr_t)at, bytes, &end))
+		return false;
+	for (; from < end; from += page)
 		if (mincore((void *)from, 1, &there) < 0)
 			return false;
 	return true;

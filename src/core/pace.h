@@ -46,7 +46,8 @@ struct pace {
 struct pace_hold {
 	enum pace_reason reason;
 	uint32_t share_pct; /* that wake_ns was reckoned with */
-	int64_t since_ns;   /* when it began */
+	int64_t from_ns;    /* when it began, 0: not held */
+	int64_t since_ns;   /* when it began for this reason */
 	int64_t wake_ns;    /* end of a debt hold, fixed when it began */
 	bool is_crowded;    /* the caller's: other processes use the device */
 };

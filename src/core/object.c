@@ -20,9 +20,8 @@
 #define OTHERS_NAP_NS (2 * NSEC_PER_MSEC)
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
-/* What slabs keep while pieces come and go: between two rounds of the worker, and after one. */
-#define SLAB_BUSY_BYTES (UINT64_C(64) << 20)
-#define SLAB_KEEP_BYTES (UINT64_C(16) << 20)
+/* What slabs keep between two rounds of the worker. */
+#define SLAB_BUSY_BYTES (UINT64_C(256) << 20)
 /* Frees between two looks at what waits for its fence. */
 enum { FREES_PER_POLL = 256 };
 
@@ -388,18 +387,16 @@ struct bo_device *object_bos(struct dev dev)
 /* True when some of it lies in host memory. */
 static bool tick(struct object_device *d, const struct balance_round *round)
 {
-	bool is_quiet;
+	bool is_wanted = d->room_wanted != round->room_wanted;
 
-	pthread_mutex_lock(&d->mutex);
-	is_quiet = d->frees == d->ticked_frees || d->room_wanted != round->room_wanted;
-	d->ticked_frees = d->frees;
 	d->room_wanted = round->room_wanted;
-	pthread_mutex_unlock(&d->mutex);
 	if (d->host_wanted != round->host_wanted)
 		backing_trim(&d->backing);
 	d->host_wanted = round->host_wanted;
 	poll_small(d, ask_done(d));
-	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
+	object_small_tick(d);
+	if (is_wanted)
+		object_small_shrink(d, 0);
 	backing_reap(&d->backing);
 	object_evict_tick(d);
 	return balance_tick(&d->balance, &d->backing, round);

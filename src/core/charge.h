@@ -62,7 +62,7 @@ int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uin
 int charge_commit_object(struct charge *c, const void *handle);
 
 /*
- * Before a refusal: has the pools give back what they do not use, and asks the card whether the
+ * Before a refusal: has the pools, and other processes, give back what they do not use, and asks the card whether the
  * overhead that is counted is still true. Nothing of the calling thread is under way. False when
  * neither can be had; else it is worth another try.
  */

@@ -9,6 +9,7 @@
 
 #include "core/backing.h"
 #include "core/balance.h"
+#include "core/object_spare.h"
 #include "core/range.h"
 #include "core/slab.h"
 
@@ -20,7 +21,6 @@ struct object_ops;
 /* What a node in `addresses` is: its colour. */
 enum object_kind { OBJECT_LARGE, OBJECT_REGION };
 
-TAILQ_HEAD(object_list, object);
 LIST_HEAD(object_region_list, object_region);
 
 /* What one context has on the device. */
@@ -55,6 +55,7 @@ struct object_device {
 	/* mutex */
 	struct range addresses;
 	struct object_space_list spaces;
+	struct object_spares spares;
 	uint64_t ending_bytes; /* freed, and being given back */
 	uint64_t last_fence;   /* the highest that a freed one waits for */
 	uint64_t known_done;   /* up to which fence all was done, when asked last */

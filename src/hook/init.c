@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/others.h"
 #include "core/rdma.h"
 #include "core/share.h"
 #include "drv/gpu_cuda.h"
@@ -221,6 +222,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (!is_member)
 		return INIT_VIEW;
 	quota_init(region, &p->slot);
+	others_init(region, p->slot.index);
 	share_init(region);
 	charge_init(&gpu_cuda_ops);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))

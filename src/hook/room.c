@@ -1,7 +1,10 @@
 #include "hook/room.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "core/object.h"
 #include "core/object_evict.h"
+#include "core/others.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
@@ -10,6 +13,8 @@
 
 /* What goes at least, twice as much with each try: what the driver lacks it does not say. */
 #define STEP_BYTES (UINT64_C(32) << 20)
+/* How long what was freed is waited for. */
+#define FREED_WAIT_NS (10 * NSEC_PER_SEC)
 /* 32 MiB times so many doublings are more than any card has. */
 enum { TRIES_MOST = 24 };
 
@@ -36,15 +41,31 @@ static bool was_suspended(void)
 	return true;
 }
 
+/* What is at hand with nothing in it, of this process and the others: true when some went. */
+static bool give_idle(struct dev dev)
+{
+	bool has_given = object_reclaim(dev, 0);
+
+	if (!has_given && object_idle_bytes(dev))
+		has_given = object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS);
+	return others_give(dev) || has_given;
+}
+
 bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 {
 	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
 
-	if (!movable_may_spill() || room->tries >= TRIES_MOST || gate_has_entered() ||
-	    capture_any())
+	if (!movable_is_on() || room->tries >= TRIES_MOST || gate_has_entered() || capture_any())
 		return false;
 	if (was_suspended())
 		return true;
+	if (!room->has_asked) {
+		room->has_asked = true;
+		if (give_idle(dev))
+			return true;
+	}
+	if (!movable_may_spill())
+		return false;
 	most_bytes = object_evict_most(dev);
 	if (most_bytes == 0)
 		return false;
@@ -68,6 +89,6 @@ bool room_make_here(struct room *room, uint64_t bytes)
 	struct cuda_ord ord;
 	struct dev dev;
 
-	return movable_may_spill() && gpu_cuda_current_device(&ord) &&
-	       device_by_ordinal(ord, &dev) && room_make(room, dev, bytes);
+	return movable_is_on() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, &dev) &&
+	       room_make(room, dev, bytes);
 }

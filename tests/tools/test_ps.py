@@ -345,7 +345,7 @@ def test_a_file_of_another_layout(ration, tenants):
     region.put(image, region.RATION_AT, "QI", region.RATION_MAGIC, 1)
     path = tenants.place("a")
     path.write_bytes(image)
-    said = f"ration ps: {path}: was made by another version of Ration (layout 1, this is 2); remove it if"
+    said = f"ration ps: {path}: was made by another version of Ration (layout 1, this is 3); remove it if"
     with region.alive(path, 0):
         assert said in ration("ps").stderr
     script = ("mount -t tmpfs none /tmp && cat >/tmp/cudevshr.cache && fd=$1 && shift && "

@@ -20,6 +20,8 @@
 /* Of the limit, or the card: so much may be spare, or a gigabyte, but never more than the half. */
 enum { SPARE_PART = 8 };
 #define SPARE_LEAST_BYTES (UINT64_C(1) << 30)
+/* None is kept while less than this part of the card is free. */
+enum { CARD_PART = 16 };
 
 uint64_t object_idle_ask(struct object_device *d)
 {
@@ -151,14 +153,34 @@ static bool has_far(struct object_device *d)
 	return d->backing.bounds.may_spill && bo_device_used(&d->backing.bo, BO_GTT) > 0;
 }
 
+/*
+ * Little is left on the card, of which others who find none could ask us for nothing; until there is
+ * twice as much. The worker's alone.
+ */
+static bool is_card_full(struct object_device *d, uint64_t spare_bytes, bool was_full)
+{
+	uint64_t size_bytes = d->backing.bounds.own->devices[d->dev.v].physical_bytes;
+	uint64_t least_bytes = size_bytes / CARD_PART, free_bytes;
+
+	if ((!spare_bytes && !was_full) || !d->ops->card_free ||
+	    d->ops->card_free(quota_uuid(d->dev), &free_bytes) < 0)
+		return false;
+	if (was_full)
+		least_bytes *= 2;
+	return free_bytes < least_bytes || free_bytes < spare_bytes;
+}
+
 static void tick_spares(struct object_device *d)
 {
 	struct object_list going = TAILQ_HEAD_INITIALIZER(going);
 	uint64_t bound_bytes = quota_is_over(d->dev) ? 0 : spare_bound(d);
 	int64_t before_ns = clock_now_ns() - SPARE_NS;
-	bool is_far = has_far(d);
+	bool is_far = has_far(d), is_full;
 
+	is_full = is_card_full(d, __atomic_load_n(&d->spares.bytes, __ATOMIC_RELAXED),
+			       d->spares.off & SPARE_OFF_FULL);
 	pthread_mutex_lock(&d->mutex);
+	object_spare_set_off(d, SPARE_OFF_FULL, is_full, &going);
 	object_spare_set_bound(d, bound_bytes, &going);
 	object_spare_set_off(d, SPARE_OFF_FAR, is_far, &going);
 	object_spare_drop(d, before_ns, &going);

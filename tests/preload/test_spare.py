@@ -39,7 +39,7 @@ KINDS = ["alloc", "pitch", "managed", "vmm", "async"]
 def make_busy(place):
     """Another of the tenant has something at hand, more than is left without it."""
     def start(**more):
-        return place.start("spare", "busy", 480 * MIB, **more).await_word("kept")
+        return place.start("spare", "busy", 400 * MIB, **more).await_word("kept")
     return start
 
 

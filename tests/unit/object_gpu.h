@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #define BASE UINT64_C(0x200000000000)
 #define ADDRESSES (UINT64_C(64) << 30)
@@ -145,8 +146,18 @@ static const struct bo_ops bo_ops = { .alloc = alloc,
 				      .wait = wait_for,
 				      .is_valuable = is_valuable,
 				      .evict_to = evict_to };
+/* Of the card with the member's first device; UINT64_MAX: nobody knows. */
+static uint64_t card_free_bytes = UINT64_MAX;
+
+static int card_free(const char *uuid, uint64_t *out_bytes)
+{
+	CHECK(!strcmp(uuid, member_uuid(0)));
+	*out_bytes = card_free_bytes;
+	return card_free_bytes == UINT64_MAX ? -ENOTSUP : 0;
+}
+
 static const struct object_ops ops = {
-	.reserve = reserve, .fence = fence, .done = done, .bo = &bo_ops
+	.reserve = reserve, .fence = fence, .done = done, .card_free = card_free, .bo = &bo_ops
 };
 
 static int no_figure(const char *uuid, uint64_t *out_bytes)

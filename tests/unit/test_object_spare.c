@@ -331,6 +331,43 @@ static void one_that_is_not_wanted_goes(void)
 	check_figures();
 }
 
+/* Of 16 GiB: others on the card, who cannot ask for it, are to find some. */
+static void none_is_kept_on_a_full_card(void)
+{
+	start("8g", RATION_FLAG_MOVABLE);
+	card_free_bytes = 15 * GIB;
+	give(take(32 * MIB));
+	all_is_done();
+	object_tick(NULL);
+	CHECK_EQ(idle(), 32 * MIB);
+	card_free_bytes = GIB - 1;
+	object_tick(NULL);
+	CHECK_EQ(idle(), 0);
+	give(take(32 * MIB));
+	CHECK_EQ(idle(), 0);
+	card_free_bytes = 2 * GIB - 1;
+	object_tick(NULL);
+	give(take(32 * MIB));
+	CHECK_EQ(idle(), 0);
+	card_free_bytes = 2 * GIB;
+	object_tick(NULL);
+	give(take(32 * MIB));
+	CHECK_EQ(idle(), 32 * MIB);
+	/* As much as is kept has to be there beside it. */
+	give(take(800 * MIB));
+	card_free_bytes = 0;
+	all_is_done();
+	object_tick(NULL);
+	CHECK_EQ(idle(), 0);
+	CHECK_EQ(charged(), 0);
+	/* Who does not know keeps them. */
+	card_free_bytes = UINT64_MAX;
+	object_tick(NULL);
+	give(take(32 * MIB));
+	object_tick(NULL);
+	CHECK_EQ(idle(), 32 * MIB);
+}
+
 static void others_have_it_when_they_ask(void)
 {
 	start("8g", RATION_FLAG_MOVABLE);
@@ -479,6 +516,7 @@ int main(void)
 		fresh_test(what_others_had_is_not_kept),
 		fresh_test(it_ends_with_a_context),
 		fresh_test(one_that_is_not_wanted_goes),
+		fresh_test(none_is_kept_on_a_full_card),
 		fresh_test(others_have_it_when_they_ask),
 		fresh_test(random_programs),
 	};

@@ -118,7 +118,7 @@ static int grow_and_take(struct object_device *d, struct object_space *space, ui
 			return rc;
 		rc = object_small_grow(d, space, bytes);
 		if (rc < 0 && rc != -EAGAIN &&
-		    !(is_full(rc) && object_idle_make_room(d, bytes, &step)))
+		    !(is_full(rc) && object_idle_make_room(d, bytes, rc, &step)))
 			return rc;
 	}
 }
@@ -152,7 +152,7 @@ static int open_large(struct object_device *d, uint64_t bytes, struct object **o
 
 	do
 		rc = object_large_open(d, bytes, out_object);
-	while (is_full(rc) && object_idle_make_room(d, bytes, &step));
+	while (is_full(rc) && object_idle_make_room(d, bytes, rc, &step));
 	return rc;
 }
 

@@ -28,8 +28,6 @@ struct object_ops {
 	uint64_t (*fence)(void *owner);
 	/* Up to which fence all is done; asks the driver. */
 	uint64_t (*done)(void *owner);
-	/* What the card with this UUID has free for anybody: 0 or -errno. May be NULL. */
-	int (*card_free)(const char *uuid, uint64_t *out_bytes);
 	const struct bo_ops *bo;
 };
 

@@ -62,6 +62,7 @@ struct object_device {
 	uint64_t frees;        /* so far */
 	/* the worker's alone */
 	uint32_t room_wanted, host_wanted; /* the region's words, as seen last */
+	uint64_t card_wanted;              /* wanted_since(), likewise */
 };
 
 /* Starts: fork children begin with nothing. */

@@ -9,6 +9,9 @@
 #include "core/object_small.h"
 #include "core/others.h"
 #include "shm/residency.h"
+#include "shm/wanted.h"
+
+#include <errno.h>
 
 /* The worker of another process looks ten times a second. */
 #define OTHERS_WAIT_NS (150 * NSEC_PER_MSEC)
@@ -112,7 +115,7 @@ static void ask_others(struct object_device *d, uint64_t bytes)
 		clock_sleep_ns(OTHERS_NAP_NS);
 }
 
-bool object_idle_make_room(struct object_device *d, uint64_t bytes, int *step)
+bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int *step)
 {
 	switch ((*step)++) {
 	case 0:
@@ -126,6 +129,8 @@ bool object_idle_make_room(struct object_device *d, uint64_t bytes, int *step)
 		return true;
 	case 3:
 		ask_others(d, bytes);
+		if (why == -ENOMEM)
+			others_give_card(d->dev, bytes);
 		return true;
 	default:
 		return false;
@@ -162,8 +167,7 @@ static bool is_card_full(struct object_device *d, uint64_t spare_bytes, bool was
 	uint64_t size_bytes = d->backing.bounds.own->devices[d->dev.v].physical_bytes;
 	uint64_t least_bytes = size_bytes / CARD_PART, free_bytes;
 
-	if ((!spare_bytes && !was_full) || !d->ops->card_free ||
-	    d->ops->card_free(quota_uuid(d->dev), &free_bytes) < 0)
+	if ((!spare_bytes && !was_full) || others_card_free(d->dev, &free_bytes) < 0)
 		return false;
 	if (was_full)
 		least_bytes *= 2;
@@ -220,9 +224,11 @@ void object_idle_set_off(struct object_device *d, enum object_spare_off why, boo
 
 void object_idle_tick(struct object_device *d, const struct balance_round *round)
 {
-	bool is_wanted = d->room_wanted != round->room_wanted;
+	uint64_t card_wanted = wanted_since();
+	bool is_wanted = d->room_wanted != round->room_wanted || d->card_wanted != card_wanted;
 
 	d->room_wanted = round->room_wanted;
+	d->card_wanted = card_wanted;
 	if (d->host_wanted != round->host_wanted)
 		backing_trim(&d->backing);
 	d->host_wanted = round->host_wanted;

@@ -12,17 +12,17 @@
 /* Up to which fence all is done now; asks the device. */
 uint64_t object_idle_ask(struct object_device *d);
 
-/* Releases what waits for a fence up to `done`, some at a time so that others need not wait long. */
+/* Releases what waits for a fence up to `done`, some at a time: others need not wait long. */
 void object_idle_poll(struct object_device *d, uint64_t done);
 
 /* As object_reclaim(). */
 bool object_idle_reclaim(struct object_device *d, int64_t wait_until_ns);
 
 /*
- * Before a refusal of so many bytes, each step once, of which the number begins as 0. False when
- * there is nothing left to try.
+ * Before a refusal of so many bytes, for `why` (-EDQUOT, or -ENOMEM: the card is full), each step
+ * once, of which the number begins as 0. False when there is nothing left to try.
  */
-bool object_idle_make_room(struct object_device *d, uint64_t bytes, int *step);
+bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int *step);
 
 /* With the device: what may be kept. */
 void object_idle_init(struct object_device *d);

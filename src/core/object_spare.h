@@ -43,8 +43,8 @@ struct object_spares {
 void object_spare_init(struct object_device *d);
 
 /*
- * An object that was freed, with the fence that it waits for: it is kept, or in *going; so are those
- * that have to go for it. What is in *going is the caller's, to object_large_close_all().
+ * An object that was freed, with the fence that it waits for: it is kept, or in *going; so are
+ * those that have to go for it. What is in *going is the caller's, to object_large_close_all().
  */
 void object_spare_give(struct object_device *d, struct object *object, uint64_t fence,
 		       struct object_list *going);

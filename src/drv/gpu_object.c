@@ -6,7 +6,6 @@
 #include "drv/gpu_still.h"
 #include "drv/gpu_vmm.h"
 #include "drv/real.h"
-#include "drv/sample_nvml.h"
 
 void gpu_object_init(void)
 {
@@ -62,6 +61,5 @@ const struct object_ops gpu_object_ops = {
 	.reserve = reserve,
 	.fence = fence,
 	.done = done,
-	.card_free = sample_nvml_card_free,
 	.bo = &gpu_bo_ops,
 };

@@ -17,6 +17,8 @@
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
 /* 32 MiB times so many doublings are more than any card has. */
 enum { TRIES_MOST = 24 };
+/* This process's own, others', other tenants'; and each might keep some again meanwhile. */
+enum { ASKS_MOST = 4 };
 
 /* What the card has free; false where nobody can be asked. */
 static bool card_free(struct dev dev, uint64_t *out_bytes)
@@ -42,28 +44,25 @@ static bool was_suspended(void)
 }
 
 /* What is at hand with nothing in it, of this process and the others: true when some went. */
-static bool give_idle(struct dev dev)
+static bool give_idle(struct dev dev, uint64_t bytes)
 {
-	bool has_given = object_reclaim(dev, 0);
-
-	if (!has_given && object_idle_bytes(dev))
-		has_given = object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS);
-	return others_give(dev) || has_given;
+	if (object_reclaim(dev, 0))
+		return true;
+	if (object_idle_bytes(dev) && object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS))
+		return true;
+	return others_give_card(dev, bytes);
 }
 
 bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 {
 	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
 
-	if (!movable_is_on() || room->tries >= TRIES_MOST || gate_has_entered() || capture_any())
+	if (room->tries >= TRIES_MOST || gate_has_entered() || capture_any())
 		return false;
 	if (was_suspended())
 		return true;
-	if (!room->has_asked) {
-		room->has_asked = true;
-		if (give_idle(dev))
-			return true;
-	}
+	if (room->asks++ < ASKS_MOST && give_idle(dev, bytes))
+		return true;
 	if (!movable_may_spill())
 		return false;
 	most_bytes = object_evict_most(dev);
@@ -89,6 +88,6 @@ bool room_make_here(struct room *room, uint64_t bytes)
 	struct cuda_ord ord;
 	struct dev dev;
 
-	return movable_is_on() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, &dev) &&
+	return init_is_member() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, &dev) &&
 	       room_make(room, dev, bytes);
 }

@@ -61,6 +61,34 @@ def test_others_of_the_tenant_get_it_on_a_full_card(place, busy, kind):
     assert other.go().end().values["asked"] == (kind != "managed")
 
 
+@pytest.fixture(name="tenants")
+def make_tenants(place, tmp_path):
+    """Regions of two tenants as `ration run` places them."""
+    places = [tmp_path / "dir" / f"{name}.tenant" for name in "ab"]
+    for folder in places:
+        folder.mkdir(parents=True)
+    place.sim.update(mem="1g")
+    return [folder / "0123.region" for folder in places]
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("movable", ["true", "false"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_tenants_get_it_on_a_full_card(place, busy, tenants, kind, movable):
+    other = busy(RATION_REGION=tenants[0])
+    place.run("spare", "has", kind, 640 * MIB, RATION_REGION=tenants[1], RATION_MOVABLE=movable)
+    assert other.go().end().values["asked"] == (kind != "managed")
+
+
+@pytest.mark.plain
+def test_what_nobody_has_is_refused_all_the_same(place, busy, tenants):
+    other = busy(RATION_REGION=tenants[0])
+    for movable in ("true", "false"):
+        place.run("spare", "has", "alloc", 960 * MIB, status=1, err=None, RATION_REGION=tenants[1],
+                  RATION_MOVABLE=movable)
+    other.go().end()
+
+
 @pytest.mark.plain
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_has_it_gets_it_as_something_else(place, kind):

@@ -156,8 +156,15 @@ static int card_free(const char *uuid, uint64_t *out_bytes)
 	return card_free_bytes == UINT64_MAX ? -ENOTSUP : 0;
 }
 
+static unsigned card_users(void)
+{
+	return 2;
+}
+
+static const struct others_ops others_ops = { card_free, card_users };
+
 static const struct object_ops ops = {
-	.reserve = reserve, .fence = fence, .done = done, .card_free = card_free, .bo = &bo_ops
+	.reserve = reserve, .fence = fence, .done = done, .bo = &bo_ops
 };
 
 static int no_figure(const char *uuid, uint64_t *out_bytes)
@@ -178,7 +185,7 @@ static inline void start_in(const char *path, const char *limit, uint32_t flags)
 	member_join(&member, path, limit, flags, 1);
 	charge_init(&no_ops);
 	object_init();
-	others_init(&member.region, member.slot.index);
+	others_init(&member.region, member.slot.index, &others_ops);
 	bounds = (struct backing_bounds){ .own = member.region.own,
 					  .slot = member.slot.index,
 					  .may_spill = flags & RATION_FLAG_OVERSUBSCRIBE };

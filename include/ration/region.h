@@ -195,7 +195,7 @@ struct ration_residency {
 	uint32_t is_suspended;
 	int32_t suspend_rc;  /* why it is not as far as asked for: -errno; 0 = nothing failed */
 	uint64_t kept_bytes; /* of host_bytes, what is at hand for the next and has nothing in it */
-	/* Blocks of 2 MiB, of card_bytes: likewise. Who asks for them by room_wanted may have them. */
+	/* Blocks of 2 MiB, of card_bytes: likewise. Who asks for them by room_wanted gets them. */
 	uint32_t idle_blocks[RATION_DEVICES];
 	uint64_t reserved[4];
 };

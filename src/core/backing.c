@@ -411,13 +411,15 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 			    residency_sum(device->bounds.own, residency_place(device, place)));
 }
 
-bool backing_is_near(struct backing *backing)
+bool backing_renew(struct backing *backing)
 {
 	bool is_near = true;
 
 	bo_device_lock(&backing->device->bo);
 	for (unsigned i = 0; i < backing->count && is_near; i++)
 		is_near = backing->objects[i].bo.place == BO_VRAM;
+	for (unsigned i = 0; i < backing->count && is_near; i++)
+		bo_device_touch(&backing->objects[i].bo);
 	bo_device_unlock(&backing->device->bo);
 	return is_near;
 }

@@ -110,8 +110,8 @@ unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, str
 /* One object on the device and pinned, as backing_pin(); bo_unpin() ends it. */
 int backing_pin_object(struct bo *bo);
 
-/* True when all of it is on the device. */
-bool backing_is_near(struct backing *backing);
+/* It is in use anew, as if just opened. False, and it is not, when not all is on the device. */
+bool backing_renew(struct backing *backing);
 
 /* Host memory that the owner keeps at hand goes back: somebody wants it. */
 void backing_trim(struct backing_device *device);

@@ -248,7 +248,7 @@ bool object_find(uint64_t addr, struct object_info *out_info)
 	return is_there;
 }
 
-/* device's mutex: what begins at `addr` is not in use any more. What is in *going is to be closed. */
+/* device's mutex: what begins at `addr` is not in use any more; what is in *going is to close. */
 static int leave(struct object_device *d, uint64_t addr, uint64_t fence, struct object_list *going)
 {
 	struct object_info info;

@@ -159,8 +159,8 @@ static bool has_far(struct object_device *d)
 }
 
 /*
- * Little is left on the card, of which others who find none could ask us for nothing; until there is
- * twice as much. The worker's alone.
+ * Little is left on the card: others there, who may have no way to ask, are to find some. Until
+ * there is twice as much. The worker's alone.
  */
 static bool is_card_full(struct object_device *d, uint64_t spare_bytes, bool was_full)
 {
@@ -208,8 +208,8 @@ void object_idle_init(struct object_device *d)
 {
 	d->backing.give_idle = give_spares;
 	d->backing.idle_arg = d;
+	/* None is kept before the first round of the worker: without one none would ever go. */
 	object_spare_init(d);
-	d->spares.bound_bytes = spare_bound(d);
 }
 
 void object_idle_set_off(struct object_device *d, enum object_spare_off why, bool is_off)

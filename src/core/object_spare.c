@@ -17,7 +17,8 @@ static void change(struct object_device *d, int64_t bytes)
 {
 	const struct backing_bounds *b = &d->backing.bounds;
 
-	d->spares.bytes += (uint64_t)bytes;
+	/* Atomic for who only looks whether there are any. */
+	__atomic_store_n(&d->spares.bytes, d->spares.bytes + (uint64_t)bytes, __ATOMIC_RELAXED);
 	residency_set_idle(b->own, b->slot, d->dev.v, d->spares.bytes / SLAB_BLOCK_BYTES);
 }
 
@@ -82,7 +83,7 @@ struct object *object_spare_take(struct object_device *d, uint64_t bytes, bool *
 			continue;
 		}
 		/* One that was moved off the card meanwhile is no better than fresh memory. */
-		if (!backing_is_near(o->backing))
+		if (!backing_renew(o->backing))
 			continue;
 		take_out(d, o);
 		return o;

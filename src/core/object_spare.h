@@ -36,7 +36,7 @@ struct object_spares {
 	struct object_list all;                       /* what was freed first comes first */
 	struct object_list sizes[OBJECT_SPARE_SIZES]; /* by size, hashed; that comes last */
 	uint64_t bytes;
-	uint64_t bound_bytes; /* no more are kept */
+	uint64_t bound_bytes; /* no more are kept; 0 at first */
 	unsigned off;         /* enum object_spare_off; 0: they are kept */
 };
 

@@ -1,7 +1,7 @@
 /*
- * What other processes keep at hand of a card with nothing in it (core/object_spare.h): they give it
- * back for whoever would be refused without, those of the tenant below its limit, and those of all
- * tenants that can be told (shm/wanted.h) on a full card.
+ * What other processes keep at hand of a card with nothing in it (core/object_spare.h): they give
+ * it back for whoever would be refused without, those of the tenant below its limit, and those of
+ * all tenants that can be told (shm/wanted.h) on a full card.
  *
  * Thread safe. The caller holds no lock.
  */
@@ -29,14 +29,14 @@ struct others_ops {
 void others_init(struct region *region, unsigned slot, const struct others_ops *ops);
 
 /*
- * Asks the tenant's for what they keep of the device, and waits a moment until they have none: at
- * once where they have none, true when it became less.
+ * Asks the tenant's for what they keep of the device, and waits a moment until they have none:
+ * false at once where they have none, true when it became less.
  */
 bool others_give(struct dev dev);
 
 /*
- * The card has no room for `bytes`: as others_give(), then asks all who can be told. True when there
- * is more room.
+ * The card has no room for `bytes`: as others_give(), then asks all who can be told. True when
+ * there is more room.
  */
 bool others_give_card(struct dev dev, uint64_t bytes);
 

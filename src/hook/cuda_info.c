@@ -21,7 +21,9 @@ static uint64_t shared_free(struct dev dev, const struct quota_share *share, uin
 	if (dev.v >= 0) {
 		const struct ration_region *own = init_region()->own;
 
-		idle_bytes = object_idle_bytes(dev) + residency_idle_but(own, quota_slot(), dev.v);
+		idle_bytes = object_idle_bytes(dev);
+		if (quota_has_region(clock_now_ns()))
+			idle_bytes += residency_idle_but(own, quota_slot(), dev.v);
 		free_bytes = residency_free(own, dev.v, free_bytes);
 	}
 	if (share->limit_bytes)

@@ -220,12 +220,15 @@ static uint64_t member_used(struct dev dev)
 
 uint64_t nvml_share_idle_bytes(const struct nvml_share *share)
 {
-	const struct ration_region *own = init_region()->own;
+	struct region *region = init_region();
 	uint64_t bytes = 0;
 
+	/* It may have gone since the share was found. */
+	if (!is_whole(region))
+		return 0;
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (share->devs >> d & 1)
-			bytes = bytes_sum(bytes, residency_idle_but(own, HAMI_SLOTS, d));
+			bytes = bytes_sum(bytes, residency_idle_but(region->own, HAMI_SLOTS, d));
 	return bytes;
 }
 

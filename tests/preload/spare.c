@@ -59,12 +59,14 @@ static uint64_t free_bytes(void)
 	return bytes;
 }
 
-/* Has it and frees it, until it is kept: a round of the worker may come between. */
+/* Has it and frees it, until it is kept: the worker has to have begun, and may come between. */
 static CUdeviceptr keep(uint64_t bytes)
 {
 	CUdeviceptr addr = 0;
 
-	for (int i = 0; i < 100 && (!addr || idle() < bytes); i++) {
+	for (int i = 0; i < 1000 && (!addr || idle() < bytes); i++) {
+		if (addr)
+			usleep(10000);
 		addr = must_take(bytes);
 		OK(cuMemFree_v2(addr));
 	}

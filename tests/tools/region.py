@@ -38,7 +38,7 @@ def blank(name="tenant", spec="1g", source="RATION_MEM", sm_spec="", sm_source="
     """An initialised region of ours without devices."""
     image = bytearray(FILE_BYTES)
     put(image, 0, "iII", HAMI_MAGIC, 1, 2)
-    put(image, RATION_AT, "QII", RATION_MAGIC, 2, FILE_BYTES)
+    put(image, RATION_AT, "QII", RATION_MAGIC, 3, FILE_BYTES)
     put(image, RATION_AT + 16, "II", 32, 1024)
     put(image, RATION_AT + 32, "Q", 1700000000)
     put(image, RATION_AT + 48, "64s", name.encode())

@@ -194,6 +194,7 @@ static inline void start_in(const char *path, const char *limit, uint32_t flags)
 	gpu.ends_when_waited_for = true;
 	CHECK_EQ(object_open(dev0, &ops, NULL, ADDRESSES, &bounds), 0);
 	CHECK_EQ(object_open(dev0, &ops, NULL, ADDRESSES, &bounds), 0);
+	object_tick(NULL);
 }
 
 static inline void start(const char *limit, uint32_t flags)

@@ -41,6 +41,18 @@ static uint64_t idle(void)
 	return residency_idle(member.region.own, member.slot.index, 0);
 }
 
+/* Nothing would ever go without it. */
+static void none_is_kept_without_a_worker(void)
+{
+	start("8g", RATION_FLAG_MOVABLE);
+	object_device_of(dev0)->spares.bound_bytes = 0;
+	give(take(16 * MIB));
+	CHECK_EQ(idle(), 0);
+	object_tick(NULL);
+	give(take(16 * MIB));
+	CHECK_EQ(idle(), 16 * MIB);
+}
+
 static void free_and_take(uint64_t bytes, uint64_t again_bytes)
 {
 	uint64_t addr = take(bytes), charged_bytes = charged();
@@ -503,6 +515,7 @@ static void random_programs(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		fresh_test(none_is_kept_without_a_worker),
 		fresh_test(it_is_had_again_without_the_driver),
 		fresh_test(sizes_and_contexts),
 		fresh_test(what_was_freed_last_is_had_first),

@@ -512,6 +512,86 @@ static void random_programs(void)
 	}
 }
 
+enum { THREADS = 4, STEPS = BUILD_SANITIZED ? 1500 : 6000, MINE = 8 };
+
+static _Atomic bool is_over;
+
+/* Each has what it takes for itself alone: what two had at once would be seen in the marks. */
+static _Atomic unsigned marks[64 * GIB / BLOCK];
+
+static void mark(uint64_t addr, uint64_t bytes, unsigned from, unsigned to)
+{
+	for (uint64_t at = addr; at < addr + bytes; at += BLOCK)
+		CHECK_EQ(atomic_exchange(&marks[(at - BASE) / BLOCK], to), from);
+}
+
+static void *take_and_give(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg, live = 0, self = seed;
+	uint64_t addrs[MINE], bytes[MINE];
+
+	for (int i = 0; i < STEPS; i++) {
+		unsigned what = (unsigned)rand_r(&seed) % 16;
+
+		if (what < 8 && live < MINE) {
+			bytes[live] = kinds[(unsigned)rand_r(&seed) % KINDS] / 2;
+			bytes[live] = bytes_round_up(bytes[live], BLOCK);
+			if (object_alloc(dev0, &contexts[seed % CONTEXTS], bytes[live],
+					 &addrs[live]) < 0)
+				continue;
+			mark(addrs[live], bytes[live], 0, self);
+			live++;
+		} else if (what < 15 && live) {
+			live--;
+			mark(addrs[live], bytes[live], self, 0);
+			give(addrs[live]);
+		} else if (what == 15) {
+			all_is_done();
+			object_idle_bytes(dev0);
+		}
+	}
+	while (live--) {
+		mark(addrs[live], bytes[live], self, 0);
+		give(addrs[live]);
+	}
+	return NULL;
+}
+
+/* The worker, whom others ask, and who is held now and then. */
+static void *work(void *arg)
+{
+	for (unsigned i = 0; !is_over; i++) {
+		if (i % 7 == 0)
+			__atomic_fetch_add(&member.region.own->room_wanted, 1, __ATOMIC_RELEASE);
+		if (i % 11 == 0)
+			object_keep(false);
+		object_tick(NULL);
+		object_keep(true);
+		usleep(200);
+	}
+	return arg;
+}
+
+static void threads(void)
+{
+	pthread_t takers[THREADS], worker;
+
+	start("1g", RATION_FLAG_MOVABLE);
+	CHECK_EQ(pthread_create(&worker, NULL, work, NULL), 0);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&takers[i], NULL, take_and_give, (void *)(i + 1)), 0);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_join(takers[i], NULL), 0);
+	is_over = true;
+	CHECK_EQ(pthread_join(worker, NULL), 0);
+	all_is_done();
+	all_is_done();
+	object_reclaim(dev0, 0);
+	CHECK_EQ(idle(), 0);
+	CHECK_EQ(charged(), 0);
+	check_figures();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -532,6 +612,7 @@ int main(void)
 		fresh_test(none_is_kept_on_a_full_card),
 		fresh_test(others_have_it_when_they_ask),
 		fresh_test(random_programs),
+		fresh_test(threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,21 +205,26 @@ static void forks(int argc, char **argv)
 static void running(int argc, char **argv)
 {
 	CUdeviceptr addr, other;
+	CUstream first, second;
 
 	(void)argc;
 	(void)argv;
-	addr = must_take(16 * MIB);
-	for (int i = 0; i < 40; i++) {
+	/* Neither waits for the other. */
+	OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	keep(4 * MIB);
+	addr = must_take(4 * MIB);
+	for (int i = 0; i < 12; i++) {
 		unsigned word = 0;
 
-		for (unsigned k = 0; k < 4; k++)
-			OK(cuMemsetD32Async(addr, 1, 4 * MIB, NULL));
+		for (unsigned k = 0; k < 16; k++)
+			OK(cuMemsetD32Async(addr, 1, MIB, first));
 		OK(cuMemFree_v2(addr));
-		other = must_take(16 * MIB);
-		OK(cuMemsetD32Async(other, 2, 4 * MIB, (CUstream)2));
-		OK(cuStreamSynchronize((CUstream)2));
+		other = must_take(4 * MIB);
+		OK(cuMemsetD32Async(other, 2, MIB, second));
+		OK(cuStreamSynchronize(second));
 		OK(cuCtxSynchronize());
-		OK(cuMemcpyDtoH_v2(&word, other + 16 * MIB - 4, 4));
+		OK(cuMemcpyDtoH_v2(&word, other + 4 * MIB - 4, 4));
 		SAME(word, 2);
 		addr = other;
 	}

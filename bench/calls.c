@@ -62,6 +62,21 @@ static void call_alloc_2m(const struct way *w)
 	call_alloc(w, 2 * MIB);
 }
 
+static void call_alloc_16m(const struct way *w)
+{
+	call_alloc(w, 16 * MIB);
+}
+
+static void call_alloc_256m(const struct way *w)
+{
+	call_alloc(w, 256 * MIB);
+}
+
+static void call_alloc_1g(const struct way *w)
+{
+	call_alloc(w, 1024 * MIB);
+}
+
 static void call_launch(const struct way *w)
 {
 	CHECK(w->launch(empty, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
@@ -71,15 +86,19 @@ static const struct measure {
 	const char *name;
 	void (*call)(const struct way *w);
 	long pause_ns; /* before each call: the figures that are kept for a moment are old then */
+	long part;     /* one call in so many is made: they take long */
 } measures[] = {
-	{ "cuMemGetInfo", call_get_info, 0 },
-	{ "cuMemGetInfo after 1 ms", call_get_info, 1000000 },
-	{ "cuMemAlloc+cuMemFree of 256 B", call_alloc_256, 0 },
-	{ "cuMemAlloc+cuMemFree of 4 KiB", call_alloc_4k, 0 },
-	{ "cuMemAlloc+cuMemFree of 64 KiB", call_alloc_64k, 0 },
-	{ "cuMemAlloc+cuMemFree of 1 MiB", call_alloc_1m, 0 },
-	{ "cuMemAlloc+cuMemFree of 2 MiB", call_alloc_2m, 0 },
-	{ "cuLaunchKernel", call_launch, 0 },
+	{ "cuMemGetInfo", call_get_info, 0, 1 },
+	{ "cuMemGetInfo after 1 ms", call_get_info, 1000000, 10 },
+	{ "cuMemAlloc+cuMemFree of 256 B", call_alloc_256, 0, 1 },
+	{ "cuMemAlloc+cuMemFree of 4 KiB", call_alloc_4k, 0, 1 },
+	{ "cuMemAlloc+cuMemFree of 64 KiB", call_alloc_64k, 0, 1 },
+	{ "cuMemAlloc+cuMemFree of 1 MiB", call_alloc_1m, 0, 1 },
+	{ "cuMemAlloc+cuMemFree of 2 MiB", call_alloc_2m, 0, 1 },
+	{ "cuMemAlloc+cuMemFree of 16 MiB", call_alloc_16m, 0, 4 },
+	{ "cuMemAlloc+cuMemFree of 256 MiB", call_alloc_256m, 0, 10 },
+	{ "cuMemAlloc+cuMemFree of 1 GiB", call_alloc_1g, 0, 20 },
+	{ "cuLaunchKernel", call_launch, 0, 1 },
 };
 
 /* As batch_ns(), for calls each of which comes after a pause. */
@@ -100,10 +119,12 @@ static double paused_ns(const struct measure *m, const struct way *w, long calls
 /* Nanoseconds per call of a batch; what it left in the GPU's queue is waited for after. */
 static double batch_ns(const struct measure *m, const struct way *w, long calls)
 {
-	int64_t start_ns = driver_now_ns(), took_ns;
+	int64_t start_ns, took_ns;
 
+	calls = calls / m->part + 1;
 	if (m->pause_ns)
-		return paused_ns(m, w, calls / 10 + 1);
+		return paused_ns(m, w, calls);
+	start_ns = driver_now_ns();
 	for (long i = 0; i < calls; i++)
 		m->call(w);
 	took_ns = driver_now_ns() - start_ns;

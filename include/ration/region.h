@@ -52,7 +52,7 @@
 #define HAMI_MINOR 2
 
 #define RATION_MAGIC UINT64_C(0x31304e4f49544152) /* "RATION01" */
-#define RATION_LAYOUT 2
+#define RATION_LAYOUT 3
 #define RATION_OFFSET 2011136
 
 /*
@@ -196,6 +196,8 @@ struct ration_residency {
 	uint32_t is_suspended;
 	int32_t suspend_rc;  /* why it is not as far as asked for: -errno; 0 = nothing failed */
 	uint64_t kept_bytes; /* of host_bytes, what is at hand for the next and has nothing in it */
+	/* Blocks of 2 MiB, of card_bytes: likewise. Who asks for them by room_wanted gets them. */
+	uint32_t idle_blocks[RATION_DEVICES];
 	uint64_t reserved[4];
 };
 
@@ -306,8 +308,9 @@ RATION_AT(ration_region, flags, 2288);
 RATION_AT(ration_region, spec_change, 2292);
 RATION_AT(ration_region, resident_bytes, 2296);
 RATION_AT(ration_region, suspend_want, 2312);
+RATION_AT(ration_region, room_wanted, 2316);
 RATION_AT(ration_region, room_blocks, 2328);
-RATION_AT(ration_region, hint, 2560);
+RATION_AT(ration_region, hint, 2560); /* read by eights */
 RATION_AT(ration_region, devices, 3584);
 RATION_AT(ration_region, accounts, 3584 + 128 * RATION_DEVICES);
 RATION_AT(ration_region, slots, 3584 + (128 + 64) * RATION_DEVICES);
@@ -317,7 +320,7 @@ RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
 RATION_AT(ration_region, pace, 1388544);
 RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
-_Static_assert(sizeof(struct ration_residency) == 320, "ration_residency has another size");
+_Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");
 _Static_assert(RATION_OFFSET % 4096 == 0 && RATION_OFFSET > HAMI_REGION_BYTES, "own part");

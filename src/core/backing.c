@@ -3,8 +3,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/sys.h"
+#include "core/bo_device.h"
 #include "core/charge.h"
 #include "core/gate.h"
+#include "core/others.h"
 #include "core/rdma.h"
 #include "shm/residency.h"
 
@@ -120,10 +122,9 @@ static void sub(struct backing_device *device, enum bo_place place, uint64_t byt
 		residency_sub(b->own, b->slot, residency_place(device, place), bytes);
 }
 
-static int alloc(void *owner, const struct bo *bo, enum bo_place place,
-		 struct bo_memory *out_memory)
+static int take(struct backing_device *device, const struct bo *bo, enum bo_place place,
+		struct bo_memory *out_memory)
 {
-	struct backing_device *device = owner;
 	int rc;
 
 	if (add(device, bo, place) < 0)
@@ -137,6 +138,28 @@ static int alloc(void *owner, const struct bo *bo, enum bo_place place,
 		sub(device, place, bo->bytes);
 	}
 	charge_over();
+	return rc;
+}
+
+/*
+ * What nobody uses goes before anything lies elsewhere. Others are asked only for fresh memory that
+ * would: for what moves the program may be held, and who would be refused asks them later.
+ */
+static bool give_idle(struct backing_device *device, const struct bo *bo)
+{
+	if (device->give_idle && device->give_idle(device->idle_arg))
+		return true;
+	return bo->place == BO_NONE && device->bounds.may_spill && others_give(device->dev);
+}
+
+static int alloc(void *owner, const struct bo *bo, enum bo_place place,
+		 struct bo_memory *out_memory)
+{
+	struct backing_device *device = owner;
+	int rc = take(device, bo, place, out_memory);
+
+	if (rc == -ENOSPC && place == BO_VRAM && give_idle(device, bo))
+		rc = take(device, bo, place, out_memory);
 	return rc;
 }
 
@@ -402,6 +425,19 @@ uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 	quota_settle(device->dev);
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));
+}
+
+bool backing_renew(struct backing *backing)
+{
+	bool is_near = true;
+
+	bo_device_lock(&backing->device->bo);
+	for (unsigned i = 0; i < backing->count && is_near; i++)
+		is_near = backing->objects[i].bo.place == BO_VRAM;
+	for (unsigned i = 0; i < backing->count && is_near; i++)
+		bo_device_touch(&backing->objects[i].bo);
+	bo_device_unlock(&backing->device->bo);
+	return is_near;
 }
 
 void backing_trim(struct backing_device *device)

@@ -33,6 +33,12 @@ struct backing_device {
 	struct bo_host host;        /* counts host memory, where the owner keeps some */
 	const struct bo_ops *below; /* the owner's */
 	void *owner;
+	/*
+	 * Gives back what is kept on the device with nothing in it. True when there was some. NULL:
+	 * nothing is. Set before the first backing is opened; called without locks.
+	 */
+	bool (*give_idle)(void *arg);
+	void *idle_arg;
 	_Atomic uint64_t ended; /* buffer objects so far; atomic */
 };
 
@@ -110,6 +116,9 @@ unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, str
 
 /* One object on the device and pinned, as backing_pin(); bo_unpin() ends it. */
 int backing_pin_object(struct bo *bo);
+
+/* It is in use anew, as if just opened. False, and it is not, when not all is on the device. */
+bool backing_renew(struct backing *backing);
 
 /* Host memory that the owner keeps at hand goes back: somebody wants it. */
 void backing_trim(struct backing_device *device);

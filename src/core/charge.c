@@ -11,6 +11,7 @@
 #include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/others.h"
 #include "core/piece.h"
 #include "core/pool.h"
 #include "core/small.h"
@@ -136,9 +137,10 @@ void charge_freed_unknown(uint64_t addr)
 
 bool charge_ask_card(struct dev dev)
 {
-	bool has_pools = state.s.ops->reclaim && state.s.ops->reclaim(dev);
+	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
-	return still_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_pools;
+	has_given |= others_give(dev);
+	return still_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_given;
 }
 
 /* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */

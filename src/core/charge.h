@@ -60,9 +60,9 @@ int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uin
 int charge_commit_object(struct charge *c, const void *handle);
 
 /*
- * Before a refusal: has the pools give back what they do not use, and asks the card whether the
- * overhead that is counted is still true. Nothing of the calling thread is under way. False when
- * neither can be had; else it is worth another try.
+ * Before a refusal: has the pools, and other processes, give back what they do not use, and asks
+ * the card whether the overhead that is counted is still true. Nothing of the calling thread is
+ * under way. False when none can be had; else it is worth another try.
  */
 bool charge_ask_card(struct dev dev);
 

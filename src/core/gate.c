@@ -215,20 +215,22 @@ unsigned gate_inside(void)
 	return n;
 }
 
-static uint64_t passes_but(const struct gate_cell *left_out)
+/* Also whether a cell says that its thread is inside. */
+static uint64_t passes(bool *out_is_any_inside)
 {
 	uint32_t used = atomic_load_explicit(&state.s.used, memory_order_acquire);
 	uint64_t unsaid = atomic_load_explicit(&state.s.unsaid, memory_order_relaxed);
 	uint64_t sum = used;
+	uint32_t all = 0;
 
 	/* Each cell has its place in the sum. One that changes hands begins at 0 again. */
 	for (uint32_t i = 0; i < used; i++) {
-		const struct gate_cell *cell = &state.s.cells[i];
+		uint32_t in = atomic_load_explicit(&state.s.cells[i].in, memory_order_acquire);
 
-		sum *= 31;
-		if (cell != left_out)
-			sum += atomic_load_explicit(&cell->in, memory_order_relaxed);
+		sum = sum * 31 + in;
+		all |= in;
 	}
+	*out_is_any_inside = all & 1;
 	return sum + unsaid * UINT64_C(0x9e3779b97f4a7c15);
 }
 
@@ -239,12 +241,17 @@ uint32_t gate_cells(void)
 
 uint64_t gate_passes(void)
 {
-	return passes_but(NULL);
+	bool is_any_inside;
+
+	return passes(&is_any_inside);
 }
 
-uint64_t gate_passes_of_others(void)
+bool gate_is_quiet(uint64_t *out_passes)
 {
-	return passes_but(gate_cell);
+	bool is_any_inside;
+
+	*out_passes = passes(&is_any_inside);
+	return !is_any_inside && atomic_load(&state.s.guests) == 0;
 }
 
 /* mutex held: opens or shuts the cells of all threads. */

@@ -27,7 +27,7 @@ enum gate_open { GATE_SHUT, GATE_OPEN, GATE_WATCHED };
 enum gate_watcher { GATE_METERING = 1, GATE_FUNCTIONS = 2, GATE_USES = 4 };
 
 struct gate_cell {
-	/* Its thread: odd between enter and leave, two more after each. */
+	/* Its thread: odd between enter and leave, two more after each but questions. */
 	_Alignas(64) _Atomic uint32_t in;
 	_Atomic uint32_t open; /* enum gate_open; any thread, under the gate's mutex */
 	_Atomic uint32_t tid;  /* of its thread, 0 = free; under the mutex */
@@ -96,6 +96,20 @@ static inline void gate_leave(uint32_t was_in)
 		atomic_store_explicit(&cell->in, was_in + 2, memory_order_release);
 }
 
+/*
+ * As gate_leave(), by who gave the device no work: gate_passes() says nothing of it. What the cell
+ * says while the thread is inside may be what it says again later.
+ */
+static inline void gate_leave_asked(uint32_t was_in)
+{
+	struct gate_cell *cell = gate_cell;
+
+	if (__builtin_expect(!atomic_load_explicit(&cell->tid, memory_order_relaxed), 0))
+		gate_leave_slow(was_in);
+	else
+		atomic_store_explicit(&cell->in, was_in, memory_order_release);
+}
+
 /* True when the calling thread is inside. */
 bool gate_has_entered(void);
 
@@ -109,6 +123,16 @@ bool gate_has_entered(void);
 		__typeof__(call) gate_res = (call);  \
                                                      \
 		gate_leave(gate_was_in);             \
+		gate_res;                            \
+	})
+
+/* The same of a question that gives the device no work. */
+#define GATE_ASK(call)                               \
+	({                                           \
+		uint32_t gate_was_in = gate_enter(); \
+		__typeof__(call) gate_res = (call);  \
+                                                     \
+		gate_leave_asked(gate_was_in);       \
 		gate_res;                            \
 	})
 
@@ -151,11 +175,14 @@ static inline bool gate_is_watched(void)
 	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed) == GATE_WATCHED;
 }
 
-/* Changes whenever a thread passes the gate; the value itself says nothing. */
+/* Changes whenever a thread passes the gate, but for questions; the value itself says nothing. */
 uint64_t gate_passes(void);
 
-/* The same without the calling thread's own passes. */
-uint64_t gate_passes_of_others(void);
+/*
+ * The same while nobody is inside, the caller neither: false when somebody is. Nobody has passed
+ * since as long as gate_passes() says it again.
+ */
+bool gate_is_quiet(uint64_t *out_passes);
 
 /* How many cells these two look at. */
 uint32_t gate_cells(void);

@@ -1,28 +1,20 @@
 #include "core/object.h"
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/process.h"
-#include "core/charge.h"
 #include "core/object_evict.h"
+#include "core/object_idle.h"
 #include "core/object_large.h"
 #include "core/object_pin.h"
 #include "core/object_small.h"
 #include "core/object_use.h"
-#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* The worker of another process looks ten times a second. */
-#define OTHERS_WAIT_NS (150 * NSEC_PER_MSEC)
-#define OTHERS_NAP_NS (2 * NSEC_PER_MSEC)
-/* How long a request waits for work that may still use what was freed before it. */
-#define FREED_WAIT_NS (10 * NSEC_PER_SEC)
-/* What slabs keep while pieces come and go: between two rounds of the worker, and after one. */
-#define SLAB_BUSY_BYTES (UINT64_C(64) << 20)
-#define SLAB_KEEP_BYTES (UINT64_C(16) << 20)
+/* What slabs keep between two rounds of the worker. */
+#define SLAB_BUSY_BYTES (UINT64_C(256) << 20)
 /* Frees between two looks at what waits for its fence. */
 enum { FREES_PER_POLL = 256 };
 
@@ -66,6 +58,7 @@ static int open_device(struct dev dev, const struct object_ops *ops, void *owner
 	range_init(&d->addresses, d->start, bytes);
 	LIST_INIT(&d->spaces);
 	backing_init(&d->backing, dev, bounds, ops->bo, owner);
+	object_idle_init(d);
 	object_device_enter(d);
 	return 0;
 }
@@ -90,112 +83,11 @@ static uint64_t new_id(void)
 	return atomic_fetch_add_explicit(&state.s.last_id, 1, memory_order_relaxed) + 1;
 }
 
-/* Up to which fence all is done now. */
-static uint64_t ask_done(struct object_device *d)
-{
-	uint64_t done = d->ops->done(d->owner);
-
-	pthread_mutex_lock(&d->mutex);
-	if (done > d->known_done)
-		d->known_done = done;
-	done = d->known_done;
-	pthread_mutex_unlock(&d->mutex);
-	return done;
-}
-
-/*
- * Releases what waits for a fence that is done, some at a time so that others need not wait long.
- */
-static void poll_small(struct object_device *d, uint64_t done)
-{
-	bool is_more;
-
-	do {
-		pthread_mutex_lock(&d->mutex);
-		is_more = object_small_poll(d, done);
-		pthread_mutex_unlock(&d->mutex);
-	} while (is_more);
-}
-
-static void wait_for_freed(struct object_device *d, int64_t until_ns)
-{
-	uint64_t fence;
-
-	pthread_mutex_lock(&d->mutex);
-	fence = d->last_fence;
-	pthread_mutex_unlock(&d->mutex);
-	if (fence)
-		d->ops->bo->wait(d->owner, fence, until_ns);
-}
-
-static bool reclaim(struct object_device *d, int64_t wait_until_ns)
-{
-	bool is_any;
-
-	if (wait_until_ns)
-		wait_for_freed(d, wait_until_ns);
-	poll_small(d, ask_done(d));
-	is_any = object_small_shrink(d, 0);
-	return backing_reap(&d->backing) || is_any;
-}
-
 bool object_reclaim(struct dev dev, int64_t wait_until_ns)
 {
 	struct object_device *d = object_device_of(dev);
 
-	return d && reclaim(d, wait_until_ns);
-}
-
-/* True when another process of the tenant has objects on the device. */
-static bool are_others(const struct object_device *d)
-{
-	const struct backing_bounds *b = &d->backing.bounds;
-
-	return residency_sum(b->own, d->dev.v) >
-	       __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
-}
-
-/* True when host memory that others keep may be what is missing: they have been asked for it. */
-static bool wants_host(const struct backing_bounds *b)
-{
-	return b->may_spill && residency_kept(b->own, b->slot) > 0;
-}
-
-/*
- * Has the tenant's other processes give back what they keep at hand, and waits a moment for that.
- */
-static void ask_others(struct object_device *d, uint64_t bytes)
-{
-	const struct backing_bounds *b = &d->backing.bounds;
-	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;
-
-	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
-	if (!are_others(d) && !wants_host(b))
-		return;
-	__atomic_fetch_add(&b->own->room_wanted, 1, __ATOMIC_RELEASE);
-	while ((quota_left(d->dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns)
-		clock_sleep_ns(OTHERS_NAP_NS);
-}
-
-/* Before a refusal of so many bytes, each step once. False when there is nothing left to try. */
-static bool make_room(struct object_device *d, uint64_t bytes, int *step)
-{
-	switch ((*step)++) {
-	case 0:
-		reclaim(d, 0);
-		return true;
-	case 1:
-		reclaim(d, clock_now_ns() + FREED_WAIT_NS);
-		return true;
-	case 2:
-		charge_ask_card(d->dev);
-		return true;
-	case 3:
-		ask_others(d, bytes);
-		return true;
-	default:
-		return false;
-	}
+	return d && object_idle_reclaim(d, wait_until_ns);
 }
 
 /* Also where others did not go for it in time: they may do so the next time. */
@@ -217,7 +109,7 @@ static int grow_and_take(struct object_device *d, struct object_space *space, ui
 {
 	int rc, step = 0;
 
-	poll_small(d, ask_done(d));
+	object_idle_poll(d, object_idle_ask(d));
 	for (;;) {
 		pthread_mutex_lock(&d->mutex);
 		rc = take_small(d, space, bytes, out_addr);
@@ -225,7 +117,8 @@ static int grow_and_take(struct object_device *d, struct object_space *space, ui
 		if (rc != -ENOSPC)
 			return rc;
 		rc = object_small_grow(d, space, bytes);
-		if (rc < 0 && rc != -EAGAIN && !(is_full(rc) && make_room(d, bytes, &step)))
+		if (rc < 0 && rc != -EAGAIN &&
+		    !(is_full(rc) && object_idle_make_room(d, bytes, rc, &step)))
 			return rc;
 	}
 }
@@ -259,35 +152,77 @@ static int open_large(struct object_device *d, uint64_t bytes, struct object **o
 
 	do
 		rc = object_large_open(d, bytes, out_object);
-	while (is_full(rc) && make_room(d, bytes, &step));
+	while (is_full(rc) && object_idle_make_room(d, bytes, rc, &step));
 	return rc;
+}
+
+/* Puts what was opened into use. -ENOMEM: there is no memory for its context. */
+static int enter_large(struct object_device *d, const void *ctx, uint64_t bytes, struct object *o)
+{
+	struct object_list going = TAILQ_HEAD_INITIALIZER(going);
+	struct object_space *space;
+
+	pthread_mutex_lock(&d->mutex);
+	space = object_small_space(d, ctx);
+	if (space) {
+		object_large_enter(o, space, bytes, new_id());
+	} else {
+		d->ending_bytes += o->node.bytes;
+		o->fence = 0;
+		TAILQ_INSERT_TAIL(&going, o, link);
+	}
+	pthread_mutex_unlock(&d->mutex);
+	return object_large_close_all(&going) ? -ENOMEM : 0;
+}
+
+/* What was freed and kept whole; false when there is none whose work is known to be done. */
+static bool take_spare(struct object_device *d, const void *ctx, uint64_t bytes, uint64_t *out_addr,
+		       bool *out_is_waiting)
+{
+	struct object_space *space;
+	struct object *o = NULL;
+
+	*out_is_waiting = false;
+	pthread_mutex_lock(&d->mutex);
+	space = d->spares.bytes ? object_small_space(d, ctx) : NULL;
+	if (space)
+		o = object_spare_take(d, bytes_round_up(bytes, SLAB_BLOCK_BYTES), out_is_waiting);
+	if (o) {
+		object_large_enter(o, space, bytes, new_id());
+		*out_addr = o->node.start;
+	}
+	pthread_mutex_unlock(&d->mutex);
+	return o != NULL;
+}
+
+static bool alloc_spare(struct object_device *d, const void *ctx, uint64_t bytes,
+			uint64_t *out_addr)
+{
+	bool is_waiting;
+
+	if (take_spare(d, ctx, bytes, out_addr, &is_waiting))
+		return true;
+	if (!is_waiting)
+		return false;
+	object_idle_ask(d);
+	return take_spare(d, ctx, bytes, out_addr, &is_waiting);
 }
 
 static int alloc_large(struct object_device *d, const void *ctx, uint64_t bytes, uint64_t *out_addr)
 {
-	uint64_t whole_bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
-	struct object_space *space;
 	struct object *o;
 	int rc;
 
-	if (whole_bytes > d->end - d->start)
+	if (bytes > d->end - d->start)
 		return -ENOMEM;
-	rc = open_large(d, whole_bytes, &o);
-	if (rc < 0)
-		return rc;
-	pthread_mutex_lock(&d->mutex);
-	space = object_small_space(d, ctx);
-	if (space)
-		object_large_enter(o, space, bytes, new_id());
-	else
-		d->ending_bytes += whole_bytes;
-	pthread_mutex_unlock(&d->mutex);
-	if (!space) {
-		object_large_close(o, 0);
-		return -ENOMEM;
-	}
-	*out_addr = o->node.start;
-	return 0;
+	if (alloc_spare(d, ctx, bytes, out_addr))
+		return 0;
+	rc = open_large(d, bytes_round_up(bytes, SLAB_BLOCK_BYTES), &o);
+	if (rc == 0)
+		rc = enter_large(d, ctx, bytes, o);
+	if (rc == 0)
+		*out_addr = o->node.start;
+	return rc;
 }
 
 int object_alloc(struct dev dev, const void *ctx, uint64_t bytes, uint64_t *out_addr)
@@ -313,14 +248,12 @@ bool object_find(uint64_t addr, struct object_info *out_info)
 	return is_there;
 }
 
-/* device's mutex: what begins at `addr` is not in use any more; *out_closing is to be closed. */
-static int leave(struct object_device *d, uint64_t addr, uint64_t fence,
-		 struct object **out_closing)
+/* device's mutex: what begins at `addr` is not in use any more; what is in *going is to close. */
+static int leave(struct object_device *d, uint64_t addr, uint64_t fence, struct object_list *going)
 {
 	struct object_info info;
 	struct range_node *node;
 
-	*out_closing = NULL;
 	while (object_device_find(d, addr, &node, &info) && info.addr == addr && info.is_pinned)
 		object_pin_end(d, node, &info);
 	if (!node)
@@ -330,14 +263,14 @@ static int leave(struct object_device *d, uint64_t addr, uint64_t fence,
 	if (!object_large_find((struct object *)node, addr, &info) || info.addr != addr)
 		return -EINVAL;
 	object_large_leave((struct object *)node);
-	*out_closing = (struct object *)node;
+	object_spare_give(d, (struct object *)node, fence, going);
 	return 0;
 }
 
 int object_free(uint64_t addr)
 {
 	struct object_device *d = object_device_at(addr);
-	struct object *closing;
+	struct object_list going = TAILQ_HEAD_INITIALIZER(going);
 	bool is_time = false;
 	uint64_t fence;
 	int rc;
@@ -346,22 +279,30 @@ int object_free(uint64_t addr)
 		return -ENOENT;
 	fence = d->ops->fence(d->owner);
 	pthread_mutex_lock(&d->mutex);
-	rc = leave(d, addr, fence, &closing);
+	rc = leave(d, addr, fence, &going);
 	if (rc == 0) {
 		d->last_fence = fence > d->last_fence ? fence : d->last_fence;
 		is_time = ++d->frees % FREES_PER_POLL == 0;
 	}
 	pthread_mutex_unlock(&d->mutex);
-	if (closing) {
-		object_large_close(closing, fence);
+	if (object_large_close_all(&going))
 		backing_reap(&d->backing);
-	}
 	if (is_time) {
-		poll_small(d, ask_done(d));
+		object_idle_poll(d, object_idle_ask(d));
 		object_small_shrink(d, SLAB_BUSY_BYTES);
 		backing_reap(&d->backing);
 	}
 	return rc;
+}
+
+void object_keep(bool may_keep)
+{
+	for (int i = 0; i < RATION_DEVICES; i++) {
+		struct object_device *d = object_device_of((struct dev){ i });
+
+		if (d)
+			object_idle_set_off(d, SPARE_OFF_HELD, !may_keep);
+	}
 }
 
 uint64_t object_idle_bytes(struct dev dev)
@@ -371,9 +312,9 @@ uint64_t object_idle_bytes(struct dev dev)
 
 	if (!d)
 		return 0;
-	poll_small(d, ask_done(d));
+	object_idle_poll(d, object_idle_ask(d));
 	pthread_mutex_lock(&d->mutex);
-	bytes = d->ending_bytes + object_small_idle_bytes(d);
+	bytes = d->ending_bytes + d->spares.bytes + object_small_idle_bytes(d);
 	pthread_mutex_unlock(&d->mutex);
 	return bytes;
 }
@@ -388,20 +329,8 @@ struct bo_device *object_bos(struct dev dev)
 /* True when some of it lies in host memory. */
 static bool tick(struct object_device *d, const struct balance_round *round)
 {
-	bool is_quiet;
-
-	pthread_mutex_lock(&d->mutex);
-	is_quiet = d->frees == d->ticked_frees || d->room_wanted != round->room_wanted;
-	d->ticked_frees = d->frees;
-	d->room_wanted = round->room_wanted;
-	pthread_mutex_unlock(&d->mutex);
-	if (d->host_wanted != round->host_wanted)
-		backing_trim(&d->backing);
-	d->host_wanted = round->host_wanted;
-	poll_small(d, ask_done(d));
-	object_small_shrink(d, is_quiet ? 0 : SLAB_KEEP_BYTES);
-	backing_reap(&d->backing);
 	object_evict_tick(d);
+	object_idle_tick(d, round);
 	return balance_tick(&d->balance, &d->backing, round);
 }
 

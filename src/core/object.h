@@ -77,6 +77,12 @@ bool object_is_ours(uint64_t addr);
  */
 bool object_reclaim(struct dev dev, int64_t wait_until_ns);
 
+/*
+ * From now on nothing that was freed is kept on any device, and what is goes back: all is about to
+ * leave them. Until it is said that it may be kept again.
+ */
+void object_keep(bool may_keep);
+
 /* Bytes that are charged and that object_alloc() can have again: freed, done with or not. */
 uint64_t object_idle_bytes(struct dev dev);
 

@@ -28,8 +28,9 @@ struct object_context *object_context_take(const void *ctx)
 static void end_space(struct object_space *space)
 {
 	struct object_device *d = space->device;
-	struct object_list going = TAILQ_HEAD_INITIALIZER(going);
-	struct object *o, *next;
+	struct object_list going = TAILQ_HEAD_INITIALIZER(going),
+			   spares = TAILQ_HEAD_INITIALIZER(spares);
+	struct object *o;
 	bool is_idle;
 
 	pthread_mutex_lock(&d->mutex);
@@ -37,16 +38,18 @@ static void end_space(struct object_space *space)
 	TAILQ_CONCAT(&going, &space->objects, link);
 	TAILQ_FOREACH(o, &going, link) {
 		o->space = NULL;
+		o->fence = 0;
 		d->ending_bytes += o->node.bytes;
 	}
+	/* What becomes of mappings with the context that they were made in is not relied on. */
+	object_spare_drop(d, INT64_MAX, &spares);
 	is_idle = space->users == 0;
 	pthread_mutex_unlock(&d->mutex);
-	for (o = TAILQ_FIRST(&going); o; o = next) {
-		next = TAILQ_NEXT(o, link);
+	TAILQ_FOREACH(o, &going, link)
 		if (o->is_pinned)
 			backing_unpin(o->backing, o->node.start, o->asked_bytes);
-		object_large_close(o, 0);
-	}
+	object_large_close_all(&going);
+	object_large_close_all(&spares);
 	if (is_idle)
 		object_small_empty(d, space);
 }

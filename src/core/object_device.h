@@ -9,6 +9,7 @@
 
 #include "core/backing.h"
 #include "core/balance.h"
+#include "core/object_spare.h"
 #include "core/range.h"
 #include "core/slab.h"
 
@@ -20,7 +21,6 @@ struct object_ops;
 /* What a node in `addresses` is: its colour. */
 enum object_kind { OBJECT_LARGE, OBJECT_REGION };
 
-TAILQ_HEAD(object_list, object);
 LIST_HEAD(object_region_list, object_region);
 
 /* What one context has on the device. */
@@ -28,7 +28,8 @@ struct object_space {
 	const void *ctx;   /* constant */
 	struct slab *slab; /* constant */
 	/* device's mutex */
-	unsigned users;  /* threads that are about to give it memory or take some away */
+	unsigned users;        /* threads that are about to give it memory or take some away */
+	uint64_t needed_bytes; /* of empty extents, to be kept after a round of the worker */
 	bool is_ended;   /* its context is gone, or about to be: nobody gets anything from it */
 	bool is_emptied; /* what was in it is given back, but for what users have in hand */
 	struct object_list objects;
@@ -54,12 +55,14 @@ struct object_device {
 	/* mutex */
 	struct range addresses;
 	struct object_space_list spaces;
-	uint64_t ending_bytes;        /* freed, and being given back */
-	uint64_t last_fence;          /* the highest that a freed one waits for */
-	uint64_t known_done;          /* up to which fence all was done, when asked last */
-	uint64_t frees, ticked_frees; /* so far, and at the last round of the worker */
-	uint32_t room_wanted;         /* the region's word, as seen then */
-	uint32_t host_wanted;         /* likewise; the worker's alone */
+	struct object_spares spares;
+	uint64_t ending_bytes; /* freed, and being given back */
+	uint64_t last_fence;   /* the highest that a freed one waits for */
+	uint64_t known_done;   /* up to which fence all was done, when asked last */
+	uint64_t frees;        /* so far */
+	/* the worker's alone */
+	uint32_t room_wanted, host_wanted; /* the region's words, as seen last */
+	uint64_t card_wanted;              /* wanted_since(), likewise */
 };
 
 /* Starts: fork children begin with nothing. */

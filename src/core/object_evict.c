@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/sys.h"
+#include "core/object_idle.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -37,6 +38,22 @@ static uint64_t evict_own(struct object_device *d, uint64_t bytes)
 	while ((rc = evict(d, bytes, &gone_bytes)) == -EBUSY && clock_now_ns() < until_ns)
 		clock_sleep_ns(NAP_NS);
 	return rc == 0 ? gone_bytes : 0;
+}
+
+static uint64_t on_card(const struct object_device *d)
+{
+	const struct backing_bounds *b = &d->backing.bounds;
+
+	return __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
+}
+
+/* What nobody uses goes first. What went, or less where others took some meanwhile. */
+static uint64_t give_idle(struct object_device *d)
+{
+	uint64_t before_bytes = on_card(d);
+
+	object_idle_reclaim(d, 0);
+	return bytes_beyond(before_bytes, on_card(d));
 }
 
 static uint32_t *word_of(const struct object_device *d)
@@ -75,9 +92,7 @@ static uint64_t of_others(const struct object_device *d)
 {
 	const struct backing_bounds *b = &d->backing.bounds;
 
-	return bytes_beyond(residency_sum(b->own, d->dev.v),
-			    __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v],
-					    __ATOMIC_RELAXED));
+	return bytes_beyond(residency_sum(b->own, d->dev.v), on_card(d));
 }
 
 /* True when what others have of the card became less. */
@@ -114,7 +129,9 @@ bool object_evict(struct dev dev, uint64_t bytes)
 
 	if (!d || !d->backing.bounds.may_spill)
 		return false;
-	gone_bytes = evict_own(d, bytes);
+	gone_bytes = give_idle(d);
+	if (gone_bytes < bytes)
+		gone_bytes += evict_own(d, bytes - gone_bytes);
 	if (gone_bytes < bytes && ask_others(d, bytes - gone_bytes))
 		return true;
 	return gone_bytes > 0;
@@ -129,10 +146,14 @@ uint64_t object_evict_most(struct dev dev)
 
 void object_evict_tick(struct object_device *d)
 {
-	uint32_t wanted = __atomic_load_n(word_of(d), __ATOMIC_ACQUIRE);
 	uint64_t gone_bytes = 0;
+	uint32_t wanted;
 
-	if (wanted == 0 || !d->backing.bounds.may_spill)
+	if (!__atomic_load_n(word_of(d), __ATOMIC_ACQUIRE) || !d->backing.bounds.may_spill)
+		return;
+	take_off(word_of(d), blocks_of(give_idle(d)));
+	wanted = __atomic_load_n(word_of(d), __ATOMIC_ACQUIRE);
+	if (wanted == 0)
 		return;
 	if (evict(d, bytes_least(wanted * SLAB_BLOCK_BYTES, ROUND_BYTES), &gone_bytes) == 0)
 		take_off(word_of(d), blocks_of(gone_bytes));

@@ -60,6 +60,7 @@ void object_large_enter(struct object *object, struct object_space *space, uint6
 	object->asked_bytes = asked_bytes;
 	object->id = id;
 	object->is_sync = false;
+	object->was_shared = false;
 	TAILQ_INSERT_TAIL(&space->objects, object, link);
 }
 
@@ -67,12 +68,18 @@ void object_large_leave(struct object *object)
 {
 	TAILQ_REMOVE(&object->space->objects, object, link);
 	object->space = NULL;
-	object->device->ending_bytes += object->node.bytes;
 }
 
-void object_large_close(struct object *object, uint64_t fence)
+bool object_large_close_all(struct object_list *going)
 {
-	backing_close(object->backing, fence);
+	bool is_any = !TAILQ_EMPTY(going);
+	struct object *o, *next;
+
+	for (o = TAILQ_FIRST(going); o; o = next) {
+		next = TAILQ_NEXT(o, link);
+		backing_close(o->backing, o->fence);
+	}
+	return is_any;
 }
 
 bool object_large_find(const struct object *object, uint64_t addr, struct object_info *out_info)

@@ -13,7 +13,12 @@ struct object {
 	struct object_space *space; /* of its context; NULL: it was freed */
 	uint64_t asked_bytes, id;
 	bool is_pinned, is_sync;
-	TAILQ_ENTRY(object) link; /* in its space */
+	bool was_shared;          /* others had its addresses, or may have */
+	TAILQ_ENTRY(object) link; /* in its space; of a spare, in all */
+	/* of a spare, and of what is going: what it waits for */
+	uint64_t fence;
+	int64_t freed_ns; /* clock_now_ns() */
+	TAILQ_ENTRY(object) of_size;
 };
 
 /* A new object, in no list. 0, -EDQUOT, -ENOMEM. */
@@ -23,11 +28,17 @@ int object_large_open(struct object_device *d, uint64_t bytes, struct object **o
 void object_large_enter(struct object *object, struct object_space *space, uint64_t asked_bytes,
 			uint64_t id);
 
-/* device's mutex: it is freed; the caller is to object_large_close() it, without the mutex. */
+/*
+ * device's mutex: it is freed, and in no list; the caller hands it to core/object_spare.h or closes
+ * it.
+ */
 void object_large_leave(struct object *object);
 
-/* Gives its memory back when `fence` is done, and its addresses. */
-void object_large_close(struct object *object, uint64_t fence);
+/*
+ * Gives their memory back when the fence of each is done, and their addresses; without the mutex,
+ * under which they were counted in ending_bytes. True when there were some.
+ */
+bool object_large_close_all(struct object_list *going);
 
 /* device's mutex: as object_find(), without dev. */
 struct object_info;

@@ -25,8 +25,12 @@ static void set_pinned(struct range_node *node, uint64_t addr, bool is_pinned)
 {
 	if (node->color == OBJECT_REGION)
 		object_small_set_pinned((struct object_region *)node, addr, is_pinned);
-	else
-		((struct object *)node)->is_pinned = is_pinned;
+	else {
+		struct object *o = (struct object *)node;
+
+		o->is_pinned = is_pinned;
+		o->was_shared |= is_pinned;
+	}
 }
 
 /* The space has a user, so that what is behind a piece stays. */

@@ -18,6 +18,8 @@ enum {
 	REGION_CHUNKS = SLAB_REGION_BYTES / SLAB_ALIGN_BYTES,
 };
 
+#define KEEP_NEEDED UINT64_MAX
+
 _Static_assert(SLAB_ALIGN_BYTES == 1 << SLACK_BITS, "the slack of a chunk fits its bits");
 
 /* All but what is constant: the device's mutex. */
@@ -337,7 +339,10 @@ bool object_small_poll(struct object_device *d, uint64_t done)
 	return is_more;
 }
 
-/* mutex: takes an empty extent out of its slab: its memory, or NULL. */
+/*
+ * mutex: takes an empty extent out of its slab: its memory, or NULL. It stays while no more than
+ * keep_bytes are empty; KEEP_NEEDED: than the last round of the worker found to be needed.
+ */
 static struct backing *take_empty(struct object_device *d, uint64_t keep_bytes)
 {
 	struct object_space *space;
@@ -345,7 +350,9 @@ static struct backing *take_empty(struct object_device *d, uint64_t keep_bytes)
 	struct backing *backing;
 
 	LIST_FOREACH(space, &d->spaces, link) {
-		if (space->is_ended || !slab_shrink_begin(space->slab, keep_bytes, &extent))
+		uint64_t keep = keep_bytes == KEEP_NEEDED ? space->needed_bytes : keep_bytes;
+
+		if (space->is_ended || !slab_shrink_begin(space->slab, keep, &extent))
 			continue;
 		backing =
 			region_of(&extent)->extents[(extent.addr - region_of(&extent)->node.start) /
@@ -372,6 +379,18 @@ bool object_small_shrink(struct object_device *d, uint64_t keep_bytes)
 		backing_close(backing, 0);
 		is_any = true;
 	}
+}
+
+void object_small_tick(struct object_device *d)
+{
+	struct object_space *space;
+
+	pthread_mutex_lock(&d->mutex);
+	LIST_FOREACH(space, &d->spaces, link)
+		if (!space->is_ended)
+			space->needed_bytes = slab_round(space->slab);
+	pthread_mutex_unlock(&d->mutex);
+	object_small_shrink(d, KEEP_NEEDED);
 }
 
 /* mutex: takes some extent out of an emptied space; NULL when there is none. */

@@ -59,6 +59,9 @@ bool object_small_poll(struct object_device *d, uint64_t done);
  */
 bool object_small_shrink(struct object_device *d, uint64_t keep_bytes);
 
+/* A round of the worker: gives those back in which nothing was since the last. */
+void object_small_tick(struct object_device *d);
+
 /*
  * Gives all memory of a space back, whatever is in it, and ends it: is_emptied, without users and
  * large objects.

@@ -31,6 +31,7 @@ struct slab {
 	uint16_t most[2 * REGIONS];
 	struct slab_queue quarantine;
 	struct slab_stats stats; /* but for the fences */
+	uint64_t least_empty;    /* of stats.empty since slab_round() */
 };
 
 bool slab_takes(uint64_t bytes)
@@ -82,6 +83,7 @@ static void changed(struct slab *slab, const struct slab_region *region, uint32_
 {
 	raise_most(slab, region->slot, slab_region_most(region));
 	slab->stats.empty += ((uint64_t)region->unused_blocks - unused_before) * SLAB_BLOCK_BYTES;
+	slab->least_empty = bytes_least(slab->least_empty, slab->stats.empty);
 }
 
 /* mutex held: the first region with room; some has it. */
@@ -401,6 +403,17 @@ bool slab_shrink_end(struct slab *slab, const struct slab_piece *extent)
 void slab_shrink_cancel(struct slab *slab, const struct slab_piece *extent)
 {
 	end_claim(slab, extent, EXTENT_BACKED);
+}
+
+uint64_t slab_round(struct slab *slab)
+{
+	uint64_t used_bytes;
+
+	pthread_mutex_lock(&slab->mutex);
+	used_bytes = slab->stats.empty - slab->least_empty;
+	slab->least_empty = slab->stats.empty;
+	pthread_mutex_unlock(&slab->mutex);
+	return used_bytes;
 }
 
 struct slab_stats slab_stats(struct slab *slab)

@@ -100,6 +100,9 @@ bool slab_shrink_begin(struct slab *slab, uint64_t keep_bytes, struct slab_piece
 bool slab_shrink_end(struct slab *slab, const struct slab_piece *extent);
 void slab_shrink_cancel(struct slab *slab, const struct slab_piece *extent);
 
+/* Of what is empty now, the bytes that were not empty at some time since this was asked last. */
+uint64_t slab_round(struct slab *slab);
+
 /* All in bytes. */
 struct slab_stats {
 	uint64_t held;       /* the extents */

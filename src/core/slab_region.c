@@ -103,29 +103,50 @@ static struct slab_runs runs_at(const struct slab_region *region, uint32_t i)
 	return i < region->leaves ? region->tree[i] : region->words[i - region->leaves].runs;
 }
 
-/* Enters that words low .. high changed. */
-static void refresh(struct slab_region *region, uint32_t low, uint32_t high)
+/* Of a part of so many chunks that are all free, or all taken. */
+static struct slab_runs runs_of_all(uint32_t span, bool is_taken)
 {
-	uint32_t span = WORD_CHUNKS;
+	uint16_t count = is_taken ? 0 : at_most(span);
+
+	return (struct slab_runs){ count, count, count };
+}
+
+/*
+ * Enters that words low .. high changed, of which all but the first and the last are now all taken,
+ * or all free. What lies wholly among those is known without a look below: [alike, alike_end).
+ */
+static void refresh(struct slab_region *region, uint32_t low, uint32_t high, bool is_taken)
+{
+	uint64_t whole = is_taken ? UINT64_MAX : 0;
+	uint32_t span = WORD_CHUNKS, alike = low + (region->words[low].taken != whole);
+	uint32_t alike_end = high + (region->words[high].taken == whole);
+	bool is_changed = true;
 
 	for (uint32_t i = low; i <= high; i++)
-		region->words[i].runs = runs_in(~region->words[i].taken);
+		region->words[i].runs = i >= alike && i < alike_end ?
+						runs_of_all(WORD_CHUNKS, is_taken) :
+						runs_in(~region->words[i].taken);
 	low += region->leaves;
 	high += region->leaves;
-	for (; low > 1; span *= 2) {
-		bool is_changed = false;
-
+	alike += region->leaves;
+	alike_end += region->leaves;
+	for (; low > 1 && is_changed; span *= 2) {
 		low /= 2;
 		high /= 2;
+		alike = (alike + 1) / 2;
+		alike_end /= 2;
+		is_changed = alike < alike_end;
 		for (uint32_t i = low; i <= high; i++) {
-			struct slab_runs runs = joined(runs_at(region, 2 * i),
-						       runs_at(region, 2 * i + 1), span);
+			struct slab_runs runs;
 
+			if (i >= alike && i < alike_end) {
+				region->tree[i] = runs_of_all(2 * span, is_taken);
+				continue;
+			}
+			runs = joined(runs_at(region, 2 * i), runs_at(region, 2 * i + 1), span);
 			is_changed |= !is_same(runs, region->tree[i]);
 			region->tree[i] = runs;
 		}
-		if (!is_changed)
-			return;
 	}
 }
 
@@ -144,7 +165,7 @@ static void mark(struct slab_region *region, uint32_t chunk, uint32_t count, boo
 			region->words[i].taken &= ~mask;
 		at = stop;
 	}
-	refresh(region, low, high);
+	refresh(region, low, high, is_taken);
 }
 
 /* Blocks without memory stand as runs in quarantine. */

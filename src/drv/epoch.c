@@ -10,12 +10,18 @@
 #include <stdatomic.h>
 
 enum { UNDER_WAY = 4 };
+/* Set in what is known of a quiet gate, so that it is never 0. */
+#define QUIET (UINT64_C(1) << 63)
 #define TURN_WAIT_NS (10 * NSEC_PER_MSEC)
 #define NAP_NS (50 * NSEC_PER_USEC)
+
+/* With more threads than these to look at a fence is cheaper. */
+enum { FEW_CELLS = 16 };
 
 /* An epoch that is over and whose fence was not seen done. */
 struct ended {
 	uint64_t number;
+	uint64_t quiet; /* what look_round() said before the fence was recorded */
 	struct gpu_fence fence;
 };
 
@@ -23,6 +29,7 @@ struct epoch_state {
 	_Atomic uint64_t last;  /* that is over; the open one is the next */
 	_Atomic uint64_t done;  /* up to which all is done */
 	_Atomic uint64_t asked; /* the highest that anything was freed in */
+	_Atomic uint64_t idle;  /* what look_round() said before all that is done was submitted */
 	struct turn turn;       /* of who asks the driver */
 	/* the turn */
 	struct ended ended[UNDER_WAY]; /* by number */
@@ -33,6 +40,21 @@ PROCESS_STATE(epoch_state, state);
 void epoch_init(void)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+}
+
+/* Nobody is inside the gate, who may be giving the device work: what tells it later; else 0. */
+static uint64_t look_round(void)
+{
+	uint64_t passes;
+
+	return gate_cells() <= FEW_CELLS && gate_is_quiet(&passes) ? passes | QUIET : 0;
+}
+
+bool epoch_is_idle(void)
+{
+	uint64_t idle = atomic_load_explicit(&state.s.idle, memory_order_acquire);
+
+	return idle && gate_cells() <= FEW_CELLS && idle == (gate_passes() | QUIET);
 }
 
 uint64_t epoch_open(void)
@@ -55,6 +77,7 @@ static void poll(void)
 
 	while (over < state.s.count && gpu_fence_poll(&state.s.ended[over].fence) == 0) {
 		atomic_store(&state.s.done, state.s.ended[over].number);
+		atomic_store(&state.s.idle, state.s.ended[over].quiet);
 		over++;
 	}
 	state.s.count -= over;
@@ -66,7 +89,7 @@ static void poll(void)
  * The turn: ends the open epoch. First the number, then the fence: who read the number before had
  * submitted what it waits for before the fence is recorded.
  */
-static void end_open(void)
+static void end_open(uint64_t quiet)
 {
 	struct ended *e = &state.s.ended[state.s.count];
 	uint64_t number = atomic_fetch_add(&state.s.last, 1) + 1;
@@ -76,6 +99,7 @@ static void end_open(void)
 	if (rc < 0)
 		return;
 	e->number = number;
+	e->quiet = quiet;
 	state.s.count++;
 }
 
@@ -84,8 +108,8 @@ static bool is_all_done(void)
 	return atomic_load(&state.s.asked) <= atomic_load(&state.s.done);
 }
 
-/* Inside the gate: asks the driver. */
-static void ask(void)
+/* Inside the gate: asks the driver. `quiet` is what look_round() said outside of it. */
+static void ask(uint64_t quiet)
 {
 	if (!turn_take(&state.s.turn, TURN_WAIT_NS))
 		return;
@@ -93,7 +117,7 @@ static void ask(void)
 	if (state.s.count < UNDER_WAY &&
 	    (!state.s.count ||
 	     state.s.ended[state.s.count - 1].number < atomic_load(&state.s.asked))) {
-		end_open();
+		end_open(quiet);
 		poll();
 	}
 	turn_give(&state.s.turn);
@@ -101,18 +125,26 @@ static void ask(void)
 
 uint64_t epoch_done(void)
 {
-	if (!is_all_done())
-		GATE_CALL((ask(), 0));
+	uint64_t quiet;
+
+	if (!is_all_done()) {
+		quiet = look_round();
+		GATE_ASK((ask(quiet), 0));
+	}
 	return atomic_load(&state.s.done);
 }
 
 bool epoch_is_done(uint64_t epoch)
 {
+	uint64_t quiet = 0;
 	uint32_t was_in;
+	bool is_asked = epoch > atomic_load(&state.s.done) && !is_all_done();
 
-	if (epoch > atomic_load(&state.s.done) && !is_all_done() && gate_enter_now(&was_in)) {
-		ask();
-		gate_leave(was_in);
+	if (is_asked)
+		quiet = look_round();
+	if (is_asked && gate_enter_now(&was_in)) {
+		ask(quiet);
+		gate_leave_asked(was_in);
 	}
 	return epoch <= atomic_load(&state.s.done);
 }

@@ -16,6 +16,13 @@
 /* Starts: fork children begin with nothing. */
 void epoch_init(void);
 
+/*
+ * True when nobody has passed the gate since all work was submitted that is known to be done, so
+ * that nothing is under way: what is freed need not wait. Asks nothing; where many threads pass the
+ * gate it is not looked for.
+ */
+bool epoch_is_idle(void);
+
 /* The epoch that is open: its fence covers all work that the caller knows to be submitted. */
 uint64_t epoch_open(void);
 

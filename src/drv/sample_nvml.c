@@ -214,6 +214,18 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 	return 0;
 }
 
+int sample_nvml_card_free(const char *uuid, uint64_t *out_bytes)
+{
+	nvmlMemory_t memory;
+	nvmlDevice_t dev;
+
+	if (!handle_of(uuid, &dev) || !real.nvmlDeviceGetMemoryInfo ||
+	    real.nvmlDeviceGetMemoryInfo(dev, &memory) != NVML_SUCCESS)
+		return -ENOTSUP;
+	*out_bytes = memory.free;
+	return 0;
+}
+
 unsigned sample_nvml_find_own(const char *uuid, const struct fingerprint *fingerprint)
 {
 	int pids = atomic_load(&state.s.pids);

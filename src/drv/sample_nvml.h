@@ -27,6 +27,9 @@ bool sample_nvml_knows(const char *uuid);
  */
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
 
+/* What the device has free, whoever has the rest. 0 or -ENOTSUP. */
+int sample_nvml_card_free(const char *uuid, uint64_t *out_bytes);
+
 /*
  * While this process's contexts may be off the cards its figure is not to be had: -EAGAIN, as when
  * it changes all the time.

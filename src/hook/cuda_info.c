@@ -11,14 +11,21 @@
 
 /*
  * The card's figures as the tenant sees them: free is what an allocation can really get, with what
- * freed objects keep of the device for now. `dev` is none (-1) where there is no context.
+ * freed objects keep of the device for now, those of other processes too. `dev` is none (-1) where
+ * there is no context.
  */
 static uint64_t shared_free(struct dev dev, const struct quota_share *share, uint64_t free_bytes)
 {
-	uint64_t idle_bytes = dev.v < 0 ? 0 : object_idle_bytes(dev);
+	uint64_t idle_bytes = 0;
 
-	if (dev.v >= 0)
-		free_bytes = residency_free(init_region()->own, dev.v, free_bytes);
+	if (dev.v >= 0) {
+		const struct ration_region *own = init_region()->own;
+
+		idle_bytes = object_idle_bytes(dev);
+		if (quota_has_region(clock_now_ns()))
+			idle_bytes += residency_idle_but(own, quota_slot(), dev.v);
+		free_bytes = residency_free(own, dev.v, free_bytes);
+	}
 	if (share->limit_bytes)
 		free_bytes = bytes_least(free_bytes, share->left_bytes);
 	return free_bytes + idle_bytes;

@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/others.h"
 #include "core/rdma.h"
 #include "core/share.h"
 #include "drv/gpu_cuda.h"
@@ -17,6 +18,7 @@
 #include "hook/signals.h"
 #include "shm/residency.h"
 #include "shm/spec.h"
+#include "shm/wanted.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -206,6 +208,8 @@ static int take_slot(struct region *region, struct slot *slot)
 	return rc;
 }
 
+static const struct others_ops others_ops = { sample_nvml_card_free, sample_nvml_rows };
+
 static enum init_state join(struct init_process *p, struct region *region, bool is_member)
 {
 	int rc = enter_devices(p, region, is_member);
@@ -221,6 +225,8 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	if (!is_member)
 		return INIT_VIEW;
 	quota_init(region, &p->slot);
+	wanted_start(region->path);
+	others_init(region, p->slot.index, &others_ops);
 	share_init(region);
 	charge_init(&gpu_cuda_ops);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))

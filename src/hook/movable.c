@@ -157,7 +157,7 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	}
 	if (what != ENTER_CHARGE || !movable_is_on() || !serves(dev))
 		return MOVABLE_DRIVER;
-	*out_res = capture_any() ? GATE_CALL(enter_would_allow()) : CUDA_SUCCESS;
+	*out_res = capture_any() ? GATE_ASK(enter_would_allow()) : CUDA_SUCCESS;
 	if (*out_res != CUDA_SUCCESS)
 		return MOVABLE_DONE;
 	do
@@ -190,7 +190,7 @@ enum movable movable_free(CUdeviceptr addr, CUresult *out_res)
 
 	if (!gpu_cuda_current(&ord, &ctx))
 		return MOVABLE_DRIVER;
-	*out_res = GATE_CALL(capture_any() ? enter_would_allow() : left_error());
+	*out_res = GATE_ASK(capture_any() ? enter_would_allow() : left_error());
 	if (*out_res == CUDA_SUCCESS && object_free(addr) < 0)
 		return MOVABLE_DRIVER;
 	return MOVABLE_DONE;

@@ -219,6 +219,20 @@ static uint64_t member_used(struct dev dev)
 	return quota_used(dev);
 }
 
+uint64_t nvml_share_idle_bytes(const struct nvml_share *share)
+{
+	struct region *region = init_region();
+	uint64_t bytes = 0;
+
+	/* It may have gone since the share was found. */
+	if (!is_whole(region))
+		return 0;
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (share->devs >> d & 1)
+			bytes = bytes_sum(bytes, residency_idle_but(region->own, HAMI_SLOTS, d));
+	return bytes;
+}
+
 uint64_t nvml_share_used_bytes(const struct nvml_share *share)
 {
 	bool is_member = init_is_member();
@@ -228,7 +242,7 @@ uint64_t nvml_share_used_bytes(const struct nvml_share *share)
 		if (share->devs >> d & 1)
 			bytes = bytes_sum(bytes, is_member ? member_used((struct dev){ d }) :
 							     viewer_used(init_region(), d));
-	return bytes;
+	return bytes_beyond(bytes, nvml_share_idle_bytes(share));
 }
 
 uint64_t nvml_share_kept_bytes(const struct nvml_share *share)
@@ -272,6 +286,14 @@ static unsigned pid_of(const struct ration_slot *s, uint64_t namespace)
 	return (unsigned)pid_here((int)pid, s->pid_namespace, s->start_ticks);
 }
 
+/* But for what is at hand with nothing in it. */
+static uint64_t used_by(const struct region *r, unsigned i, int d)
+{
+	uint64_t bytes = __atomic_load_n(&r->own->slots[i].used_bytes[d], __ATOMIC_RELAXED);
+
+	return bytes_beyond(bytes, residency_idle(r->own, i, d));
+}
+
 /* Fills *out from slot i. False when it is nobody's, or nobody's that can be named here. */
 static bool read_member(const struct region *r, uint32_t devs, unsigned i, uint64_t namespace,
 			struct nvml_member *out)
@@ -284,9 +306,7 @@ static bool read_member(const struct region *r, uint32_t devs, unsigned i, uint6
 	out->used_bytes = 0;
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (devs >> d & 1)
-			out->used_bytes = bytes_sum(out->used_bytes,
-						    __atomic_load_n(&s->used_bytes[d],
-								    __ATOMIC_RELAXED));
+			out->used_bytes = bytes_sum(out->used_bytes, used_by(r, i, d));
 	return out->pid != 0;
 }
 

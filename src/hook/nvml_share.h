@@ -46,11 +46,14 @@ bool nvml_share_find(nvmlDevice_t dev, struct nvml_share *out_share);
  */
 bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes);
 
-/* What the tenant's living processes hold of the device. */
+/* What the tenant's living processes hold of the device, but for the next. */
 uint64_t nvml_share_used_bytes(const struct nvml_share *share);
 
 /* What of the rest is kept back (shm/kept.h): no allocation but a small one gets it. */
 uint64_t nvml_share_kept_bytes(const struct nvml_share *share);
+
+/* What they keep of it at hand with nothing in it: who allocates gets it. */
+uint64_t nvml_share_idle_bytes(const struct nvml_share *share);
 
 /* A living process of the tenant. */
 struct nvml_member {

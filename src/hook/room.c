@@ -1,7 +1,10 @@
 #include "hook/room.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "core/object.h"
 #include "core/object_evict.h"
+#include "core/others.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
@@ -10,8 +13,12 @@
 
 /* What goes at least, twice as much with each try: what the driver lacks it does not say. */
 #define STEP_BYTES (UINT64_C(32) << 20)
+/* How long what was freed is waited for. */
+#define FREED_WAIT_NS (10 * NSEC_PER_SEC)
 /* 32 MiB times so many doublings are more than any card has. */
 enum { TRIES_MOST = 24 };
+/* This process's own, others', other tenants'; and each might keep some again meanwhile. */
+enum { ASKS_MOST = 4 };
 
 /* What the card has free; false where nobody can be asked. */
 static bool card_free(struct dev dev, uint64_t *out_bytes)
@@ -36,15 +43,28 @@ static bool was_suspended(void)
 	return true;
 }
 
+/* What is at hand with nothing in it, of this process and the others: true when some went. */
+static bool give_idle(struct dev dev, uint64_t bytes)
+{
+	if (object_reclaim(dev, 0))
+		return true;
+	if (object_idle_bytes(dev) && object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS))
+		return true;
+	return others_give_card(dev, bytes);
+}
+
 bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 {
 	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
 
-	if (!movable_may_spill() || room->tries >= TRIES_MOST || gate_has_entered() ||
-	    capture_any())
+	if (room->tries >= TRIES_MOST || gate_has_entered() || capture_any())
 		return false;
 	if (was_suspended())
 		return true;
+	if (room->asks++ < ASKS_MOST && give_idle(dev, bytes))
+		return true;
+	if (!movable_may_spill())
+		return false;
 	most_bytes = object_evict_most(dev);
 	if (most_bytes == 0)
 		return false;
@@ -68,6 +88,6 @@ bool room_make_here(struct room *room, uint64_t bytes)
 	struct cuda_ord ord;
 	struct dev dev;
 
-	return movable_may_spill() && gpu_cuda_current_device(&ord) &&
-	       device_by_ordinal(ord, &dev) && room_make(room, dev, bytes);
+	return init_is_member() && gpu_cuda_current_device(&ord) && device_by_ordinal(ord, &dev) &&
+	       room_make(room, dev, bytes);
 }

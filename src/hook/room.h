@@ -1,6 +1,7 @@
 /*
- * Room on the card for what cannot move: where the driver has none for a call, objects of an
- * oversubscribed tenant leave for host memory, and the call is made again.
+ * Room on the card for what cannot move: where the driver has none for a call, what movable
+ * tenants keep at hand with nothing in it goes back, then objects of an oversubscribed one leave
+ * for host memory; and the call is made again.
  *
  * Not during a capture, which remembers where memory is, and not by a thread that is inside the
  * gate, since nothing would stand still. All waits are bounded.
@@ -13,6 +14,7 @@
 /* What was done for one call. Begins as zeros. */
 struct room {
 	unsigned tries;
+	unsigned asks; /* for what is at hand */
 };
 
 /*

@@ -130,6 +130,7 @@ static void come_back(void)
 	rc = each(bo_unhold);
 	if (rc == 0) {
 		sample_nvml_rest(false);
+		object_keep(true);
 		enter(RUNS);
 		tell(RATION_RUN, 0);
 		gpu_still_end();
@@ -201,11 +202,16 @@ static int leave(enum ration_suspend want)
 
 static void hold(enum ration_suspend want)
 {
-	int rc = rdma_look() ? -EPERM : gpu_still_begin(&waits);
+	int rc = rdma_look() ? -EPERM : 0;
 
+	if (rc == 0) {
+		object_keep(false);
+		rc = gpu_still_begin(&waits);
+	}
 	if (rc == 0)
 		rc = leave(want);
 	if (rc < 0 && !suspend_is_shut()) {
+		object_keep(true);
 		tell(RATION_RUN, rc);
 		try_again(clock_now_ns());
 	}

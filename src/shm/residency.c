@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#define IDLE_BLOCK_BYTES (UINT64_C(2) << 20)
+
 static uint64_t *word_of(struct ration_region *own, unsigned slot, int place)
 {
 	struct ration_residency *r = &own->residency[slot];
@@ -44,6 +46,35 @@ uint64_t residency_kept(const struct ration_region *own, unsigned but_slot)
 void residency_keep(struct ration_region *own, unsigned slot, int64_t bytes)
 {
 	__atomic_fetch_add(&own->residency[slot].kept_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
+}
+
+void residency_set_idle(struct ration_region *own, unsigned slot, int card, uint64_t blocks)
+{
+	__atomic_store_n(&own->residency[slot].idle_blocks[card],
+			 (uint32_t)bytes_least(blocks, UINT32_MAX), __ATOMIC_RELEASE);
+}
+
+uint64_t residency_idle(const struct ration_region *own, unsigned slot, int card)
+{
+	return __atomic_load_n(&own->residency[slot].idle_blocks[card], __ATOMIC_ACQUIRE) *
+	       IDLE_BLOCK_BYTES;
+}
+
+uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, int card)
+{
+	uint64_t sum = 0;
+
+	if (!(own->flags & (RATION_FLAG_MOVABLE | RATION_FLAG_OVERSUBSCRIBE)))
+		return 0;
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
+		/* Few slots are taken: eight hints at a time. */
+		if (i % 8 == 0 && !__atomic_load_n((const uint64_t *)(const void *)&own->hint[i],
+						   __ATOMIC_RELAXED))
+			i += 7;
+		else if (i != but_slot)
+			sum = bytes_sum(sum, residency_idle(own, i, card));
+	}
+	return sum;
 }
 
 bool residency_is_oversubscribed(const struct ration_region *own)
@@ -108,6 +139,8 @@ void residency_clear(struct ration_region *own, unsigned slot)
 {
 	struct ration_residency *r = &own->residency[slot];
 
+	for (int d = 0; d < RATION_DEVICES; d++)
+		residency_set_idle(own, slot, d, 0);
 	for (int d = 0; d <= RESIDENCY_HOST; d++)
 		__atomic_store_n(word_of(own, slot, d), 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&r->moved_bytes, 0, __ATOMIC_RELAXED);

@@ -37,6 +37,13 @@ void residency_keep(struct ration_region *own, unsigned slot, int64_t bytes);
 /* What all slots but one keep so; HAMI_SLOTS: all of them. */
 uint64_t residency_kept(const struct ration_region *own, unsigned but_slot);
 
+/* So many blocks (2 MiB) of what the slot has on a card are at hand with nothing in them. */
+void residency_set_idle(struct ration_region *own, unsigned slot, int card, uint64_t blocks);
+
+/* The bytes of one slot's, and of all slots but one's (HAMI_SLOTS: of all), the dead's too. */
+uint64_t residency_idle(const struct ration_region *own, unsigned slot, int card);
+uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, int card);
+
 /* True when the tenant may have more than its cards have. */
 bool residency_is_oversubscribed(const struct ration_region *own);
 

@@ -6,6 +6,7 @@
 #include "shm/busy_ring.h"
 #include "shm/lock.h"
 #include "shm/region.h"
+#include "shm/residency.h"
 #include "shm/slot.h"
 
 #include <errno.h>
@@ -262,7 +263,8 @@ static void read_process(const struct snapshot *snap, unsigned index, struct vie
 	}
 	for (int d = 0; d < view->device_count; d++) {
 		if (snap->own)
-			p->used_bytes[d] = slot_bytes(snap->own, index, d);
+			p->used_bytes[d] = bytes_beyond(slot_bytes(snap->own, index, d),
+							residency_idle(snap->own, index, d));
 		else
 			p->used_bytes[d] = snap->hami->procs[index].used[d].total_bytes;
 		if (snap->own)

@@ -27,11 +27,11 @@ struct view_device {
 
 struct view_process {
 	unsigned slot;
-	int pid;                /* in the tenant's pid namespace */
-	uint64_t pid_namespace; /* inode of that, 0 = not known */
-	uint64_t start_ticks;   /* as base/pid.h; 0 = not known */
-	char comm[16];          /* "" = not known */
-	uint64_t used_bytes[RATION_DEVICES];
+	int pid;                                /* in the tenant's pid namespace */
+	uint64_t pid_namespace;                 /* inode of that, 0 = not known */
+	uint64_t start_ticks;                   /* as base/pid.h; 0 = not known */
+	char comm[16];                          /* "" = not known */
+	uint64_t used_bytes[RATION_DEVICES];    /* but for what is at hand for the next */
 	uint64_t card_bytes[RATION_DEVICES];    /* on the card, of what may leave it */
 	uint64_t host_bytes;                    /* in host memory in place of that */
 	uint64_t moved_bytes;                   /* by exchanges of memory, since its start */

@@ -31,6 +31,7 @@ NOT_PERMITTED = 800
 # include/ration/region.h
 HAMI_LIMIT, HAMI_PROCS, HAMI_PROC_BYTES, HAMI_PROC_NUM = 1600, 1856, 1960, 2008896
 OWN, OWN_DEVICES, OWN_ACCOUNTS, OWN_SLOTS = 2011136, 3584, 3584 + 128 * 32, 3584 + 192 * 32
+OWN_ROOM_WANTED = 2316
 HOOKED_PREFIXES = ("RATION", "CUDA_", "GPU_CORE_", "NVIDIA_", "LD_", "LIBCUDA", "POD_UID", "CONTAINER_NAME")
 
 numbers = itertools.count()
@@ -166,10 +167,20 @@ class Place:
             f.seek(at)
             return struct.unpack(fmt, f.read(struct.calcsize(fmt)))
 
+    def want_room(self):
+        """Has what is kept at hand go back, and waits for that; slabs take two rounds of the worker."""
+        if not MOVABLE or not self.region.exists():
+            return
+        with open(self.region, "r+b") as f:
+            f.seek(OWN + OWN_ROOM_WANTED)
+            wanted, = struct.unpack("I", f.read(4))
+            f.seek(OWN + OWN_ROOM_WANTED)
+            f.write(struct.pack("I", (wanted + 1) % 2**32))
+        time.sleep(0.35)
+
     def charged(self, dev=0):
         """The tenant's sum on a device, when what is kept at hand for a moment has gone back."""
-        if MOVABLE:
-            time.sleep(0.35)
+        self.want_room()
         return self.words(OWN + OWN_ACCOUNTS + 64 * dev, "Q")[0]
 
     def set_limit(self, limit_bytes, dev=0):
@@ -201,8 +212,7 @@ class Place:
 
     def truth(self, dev=0):
         """{pid: bytes} as NVML tells a process without the library; as charged()."""
-        if MOVABLE:
-            time.sleep(0.35)
+        self.want_room()
         out = self.run("observe", dev, preload=()).out
         return {int(pid): int(used) for pid, used in (line.split() for line in out.splitlines())}
 

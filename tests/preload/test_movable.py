@@ -29,13 +29,13 @@ def plain(place, *argv):
 def residency(place):
     """Words of each slot: card 0, host memory, moved bytes, is suspended."""
     size = place.region.stat().st_size
-    at = size - 1024 * 320
+    at = size - 1024 * 448
     with open(place.region, "rb") as f:
         f.seek(at)
-        data = f.read(4 * 320)
+        data = f.read(4 * 448)
     rows = []
     for i in range(4):
-        row = data[320 * i:320 * (i + 1)]
+        row = data[448 * i:448 * (i + 1)]
         card = struct.unpack_from("Q", row, 0)[0]
         host, moved, suspended = struct.unpack_from("QQI", row, 8 * 32)
         rows.append((card, host, moved, suspended))

@@ -8,7 +8,7 @@ from conftest import BUILD, LIBRARY, PROGRAMS
 
 MOVABLE = {"RATION_MOVABLE": "true"}
 RUN, SUSPENDED, DEEP = 0, 1, 2
-RESIDENCY, RESIDENCY_BYTES = 2011136 + 1388544 + 32 * (256 + 2112 * 8 + 1024 * 64), 320
+RESIDENCY, RESIDENCY_BYTES = 2011136 + 1388544 + 32 * (256 + 2112 * 8 + 1024 * 64), 448
 
 
 def ask(place, is_wanted, *options, wait=30, **more):

@@ -1,6 +1,7 @@
 #include "drv/epoch.h"
 
 #include "base/clock.h"
+#include "core/gate.h"
 #include "drv/capture.h"
 #include "drv/gpu_fence.h"
 #include "failing_driver.h"
@@ -122,6 +123,42 @@ static void a_call_that_fails_is_made_again(void)
 	}
 }
 
+/* Until somebody passes the gate again, and whenever the end of the work was seen. */
+static void it_is_idle_when_all_is_done(void)
+{
+	uint64_t epoch;
+
+	start();
+	CHECK(!epoch_is_idle());
+	GATE_CALL((plug_put(&plug, NULL), 0));
+	epoch = epoch_open();
+	CHECK(!epoch_is_done(epoch));
+	CHECK(!epoch_is_idle());
+	plug_pull(&plug);
+	CHECK_EQ(epoch_wait(epoch, soon()), 0);
+	CHECK(epoch_is_idle());
+	GATE_ASK(cuStreamQuery(NULL));
+	CHECK(epoch_is_idle());
+	GATE_CALL((plug_put(&plug, NULL), 0));
+	CHECK(!epoch_is_idle());
+	plug_pull(&plug);
+	CHECK_EQ(epoch_wait(epoch_open(), soon()), 0);
+	CHECK(epoch_is_idle());
+}
+
+/* Its own work, which it is about to submit, is none that a fence of its could be for. */
+static void who_asks_from_inside_does_not_see_it_idle(void)
+{
+	uint32_t was_in;
+
+	start();
+	was_in = gate_enter();
+	CHECK_EQ(epoch_wait(epoch_open(), soon()), 0);
+	CHECK(!epoch_is_idle());
+	gate_leave(was_in);
+	CHECK(!epoch_is_idle());
+}
+
 static void *free_and_wait(void *ctx)
 {
 	SIM_OK(cuCtxSetCurrent(ctx));
@@ -157,6 +194,8 @@ int main(void)
 		fresh_test(those_that_wait_share_a_fence),
 		fresh_test(during_a_capture_what_is_freed_waits),
 		fresh_test(a_call_that_fails_is_made_again),
+		fresh_test(it_is_idle_when_all_is_done),
+		fresh_test(who_asks_from_inside_does_not_see_it_idle),
 		fresh_test(threads_share_them),
 	};
 

@@ -88,6 +88,36 @@ static void *be_member(void *arg)
 	return NULL;
 }
 
+/* Of each card by itself; who has no hint, and a tenant whose memory does not move, has none. */
+static void test_what_is_idle_on_a_card(void **state)
+{
+	struct ration_region *own = make();
+
+	(void)state;
+	residency_set_idle(own, 0, 1, 7);
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 0);
+	own->flags = RATION_FLAG_MOVABLE;
+	residency_set_idle(own, 5, 1, 3);
+	residency_set_idle(own, 5, 31, 2);
+	residency_set_idle(own, 900, 1, 100);
+	assert_int_equal(residency_idle(own, 0, 1), 14 * MIB);
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 20 * MIB);
+	assert_int_equal(residency_idle_but(own, 0, 1), 6 * MIB);
+	assert_int_equal(residency_idle_but(own, 5, 1), 14 * MIB);
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 31), 4 * MIB);
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 0), 0);
+	own->hint[900] = 1;
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 220 * MIB);
+	own->hint[1023] = 1;
+	residency_set_idle(own, 1023, 1, UINT64_MAX);
+	assert_int_equal(residency_idle(own, 1023, 1), 2 * MIB * UINT32_MAX);
+	residency_clear(own, 1023);
+	residency_clear(own, 0);
+	residency_set_idle(own, 5, 1, 0);
+	assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 200 * MIB);
+	free(own);
+}
+
 static void test_a_crowd_never_passes_it(void **state)
 {
 	pthread_t threads[THREADS];
@@ -108,6 +138,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_sum_has_a_bound),
 		cmocka_unit_test(test_what_is_kept_can_be_had),
+		cmocka_unit_test(test_what_is_idle_on_a_card),
 		cmocka_unit_test(test_a_crowd_never_passes_it),
 	};
 

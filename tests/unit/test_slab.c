@@ -324,6 +324,34 @@ static void extents_grow_with_the_slab(void **state)
 	assert_true(slab_stats(slab).held > SLAB_EXTENT_BYTES * 200);
 }
 
+/* What comes and goes between two looks is needed; what was empty all the time is not. */
+static void what_was_needed_is_known(void **state)
+{
+	struct slab_piece extent;
+	uint64_t addr;
+
+	(void)state;
+	assert_ok(slab_add(slab, BASE, MIB(16), NULL));
+	for (int i = 0; i < 4; i++)
+		grow(1);
+	slab_round(slab);
+	assert_int_equal(slab_round(slab), 0);
+	addr = alloc(MIB(3));
+	assert_int_equal(slab_stats(slab).empty, MIB(4));
+	assert_int_equal(slab_round(slab), 0);
+	assert_ok(slab_free(slab, addr, 7));
+	assert_int_equal(slab_round(slab), 0);
+	slab_poll(slab, 7);
+	assert_int_equal(slab_round(slab), MIB(4));
+	assert_int_equal(slab_round(slab), 0);
+	assert_ok(slab_free(slab, alloc(100), 0));
+	assert_int_equal(slab_round(slab), MIB(2));
+	/* Those that are given back are not among them. */
+	while (slab_shrink_begin(slab, MIB(4), &extent))
+		slab_shrink_end(slab, &extent);
+	assert_int_equal(slab_round(slab), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +364,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_empty_goes_back, begin, end),
 		cmocka_unit_test_setup_teardown(nothing_is_left_behind, begin, end),
 		cmocka_unit_test_setup_teardown(extents_grow_with_the_slab, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_needed_is_known, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,22 +54,24 @@ bool cuda_binary_is(const void *image)
 static CUresult read_elf(const void *image, struct cuda_image *inout)
 {
 	const char *at = image;
-	const Elf64_Shdr *s, *names;
+	Elf64_Shdr s, names;
 	Elf64_Ehdr h;
 
 	memcpy(&h, image, sizeof(h));
 	if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    h.e_machine != MACHINE_CUDA || h.e_shentsize != sizeof(*s) || h.e_shstrndx >= h.e_shnum)
+	    h.e_machine != MACHINE_CUDA || h.e_shentsize != sizeof(s) || h.e_shstrndx >= h.e_shnum)
 		return CUDA_ERROR_INVALID_IMAGE;
-	s = (const void *)(at + h.e_shoff);
-	names = &s[h.e_shstrndx];
-	for (int i = 0; i < h.e_shnum; i++) {
-		const char *name = at + names->sh_offset + s[i].sh_name;
+	memcpy(&names, at + h.e_shoff + h.e_shstrndx * sizeof(s), sizeof(s));
+	for (size_t i = 0; i < h.e_shnum; i++) {
+		const char *name;
+
+		memcpy(&s, at + h.e_shoff + i * sizeof(s), sizeof(s));
+		name = at + names.sh_offset + s.sh_name;
 
 		if (!strncmp(name, ".nv.global", strlen(".nv.global")))
-			inout->variables_bytes += s[i].sh_size;
+			inout->variables_bytes += s.sh_size;
 		else if (!strncmp(name, ".text", strlen(".text")))
-			inout->code_bytes += s[i].sh_size;
+			inout->code_bytes += s.sh_size;
 	}
 	return CUDA_SUCCESS;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define SERVE_WAIT_NS (300 * NSEC_PER_MSEC)
+#define SERVE_WAIT_NS NSEC_PER_SEC
 #define SERVE_NAP_NS (200 * NSEC_PER_USEC)
 
 /* atomic */

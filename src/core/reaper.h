@@ -21,7 +21,7 @@ void reaper_serve_here(void (*wake)(void));
 bool reaper_serve(struct region *region, int own);
 
 /*
- * As slot_reap(); waits some tenths of a second for who serves where that cannot be done here. A
+ * As slot_reap(); waits for who serves, for a second at most, where that cannot be done here. A
  * region that nobody can open again is said once.
  */
 void reaper_reap(struct region *region, int own);

@@ -39,28 +39,43 @@ static const char *write_file(const struct image_build *b)
 	return path;
 }
 
-/* Brings what takes so many bytes to the context, in the form and by the call that `how` names. */
-static CUresult bring(const char *how, uint64_t variable_bytes, uint64_t code_bytes)
+/* Loads it as a library that comes to the context. */
+static CUresult bring_library(const char *how, const struct image_build *b)
 {
 	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
-	struct image_build elf = elf_of(variable_bytes, code_bytes), b;
 	void *yes = (void *)1;
 	CUlibrary library;
 	CUmodule module;
 	CUresult res;
 
-	b = strstr(how, "fatbin") ? fatbin_of(&elf, strstr(how, "packed") != NULL) : elf;
 	if (strstr(how, "library-file"))
-		res = cuLibraryLoadFromFile(&library, write_file(&b), NULL, NULL, 0, NULL, NULL, 0);
+		res = cuLibraryLoadFromFile(&library, write_file(b), NULL, NULL, 0, NULL, NULL, 0);
 	else if (strstr(how, "library-preserved"))
-		res = cuLibraryLoadData(&library, b.at, NULL, NULL, 0, &preserved, &yes, 1);
-	else if (strstr(how, "library"))
-		res = cuLibraryLoadData(&library, b.at, NULL, NULL, 0, NULL, NULL, 0);
-	else if (strstr(how, "file"))
-		return cuModuleLoad(&module, write_file(&b));
+		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, &preserved, &yes, 1);
 	else
-		return cuModuleLoadData(&module, b.at);
+		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, NULL, NULL, 0);
 	return res == CUDA_SUCCESS ? cuLibraryGetModule(&module, library) : res;
+}
+
+/* Brings what takes so many bytes to the context, in the form and by the call that `how` names. */
+static CUresult bring(const char *how, uint64_t variable_bytes, uint64_t code_bytes)
+{
+	struct image_build elf = elf_of(variable_bytes, code_bytes), b = elf;
+	CUmodule module;
+	CUresult res;
+
+	if (strstr(how, "fatbin"))
+		b = fatbin_of(&elf, strstr(how, "packed") != NULL);
+	if (strstr(how, "library"))
+		res = bring_library(how, &b);
+	else if (strstr(how, "file"))
+		res = cuModuleLoad(&module, write_file(&b));
+	else
+		res = cuModuleLoadData(&module, b.at);
+	if (b.at != elf.at)
+		free(b.at);
+	free(elf.at);
+	return res;
 }
 
 /* load HOW: one that fits, then one that does not, by its variables or its code. */

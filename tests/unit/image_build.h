@@ -76,6 +76,7 @@ static inline struct image_build image_build_elf(const struct image_section *sec
 	table[1].sh_type = SHT_STRTAB;
 	table[1].sh_size = names.bytes;
 	table[1].sh_offset = image_build_add(&b, names.at, names.bytes);
+	image_build_add(&b, NULL, -b.bytes % 8);
 	h.e_shoff = image_build_add(&b, table, (count + 2) * sizeof(*table));
 	memcpy(b.at, &h, sizeof(h));
 	free(names.at);

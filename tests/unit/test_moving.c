@@ -103,7 +103,7 @@ static void bytes_survive_thousands_of_moves(void)
 /* Half of them have room: others come in the place of some, again and again, with their bytes. */
 static void objects_change_places(void)
 {
-	enum { NEAR = OBJECTS / 2, TIMES = BUILD_SANITIZED ? 40 : 150 };
+	enum { NEAR = OBJECTS / 2, TIMES = BUILD_SANITIZED ? 15 : 150 };
 	struct bo_swap goes[NEAR], comes[NEAR];
 	uint32_t state = 7;
 

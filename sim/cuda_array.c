@@ -8,7 +8,7 @@
 #include "cuda_object.h"
 #include "cuda_stream.h"
 
-enum { PITCH_BYTES = 128, LEVELS = 32 };
+enum { PITCH_BYTES = 128, TILE_ROWS = 8, LEVELS = 32 };
 enum { LINE_WIDTH = 131072, AREA_WIDTH = 131072, AREA_HEIGHT = 65536, BOX_SIDE = 16384 };
 enum { LAYERS = 2048, KNOWN_FLAGS = 0xff, FLAGS_NOT_HERE = 0x40 | 0x80, LAST_FORMAT = 0xcb };
 
@@ -99,7 +99,7 @@ static CUresult new_array(struct CUctx_st *ctx, const CUDA_ARRAY3D_DESCRIPTOR *d
 	a->element_bytes = format_bytes(d->Format) * d->NumChannels;
 	a->pitch_bytes = (d->Width * a->element_bytes + PITCH_BYTES - 1) / PITCH_BYTES *
 			 PITCH_BYTES;
-	a->slice_bytes = a->pitch_bytes * rows;
+	a->slice_bytes = a->pitch_bytes * ((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS);
 	a->next = arrays;
 	a->link = &arrays;
 	if (arrays)

@@ -139,6 +139,24 @@ struct cuda_program *cuda_program_copy(const struct cuda_program *program)
 	return p;
 }
 
+/* Local memory for the kernels of a graph. */
+static CUresult grow(const struct cuda_program *program, struct CUctx_st *ctx)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (int i = 0; i < program->count && res == CUDA_SUCCESS; i++)
+		if (program->work[i]->ops->node_type == CU_GRAPH_NODE_TYPE_KERNEL)
+			res = cuda_limit_grow(ctx, program->work[i]->launch.local_bytes);
+	return res;
+}
+
+CUresult cuda_program_grow(const struct cuda_program *program)
+{
+	struct CUctx_st *ctx;
+
+	return cuda_context_current(&ctx) == CUDA_SUCCESS ? grow(program, ctx) : CUDA_SUCCESS;
+}
+
 /* Copies what a graph does. */
 static CUresult instantiate(const struct CUgraph_st *graph, unsigned long long flags,
 			    CUgraphExec *out_exec)
@@ -151,6 +169,8 @@ static CUresult instantiate(const struct CUgraph_st *graph, unsigned long long f
 	exec->flags = flags;
 	exec->program = cuda_program_new(graph);
 	if (exec->program)
+		res = cuda_program_grow(exec->program);
+	if (res == CUDA_SUCCESS)
 		res = cuda_graph_memory_claim(exec->program);
 	if (res == CUDA_SUCCESS && cuda_object_add(OBJECT_GRAPH_EXEC, exec) != 0) {
 		cuda_graph_memory_unclaim(exec->program);
@@ -269,17 +289,6 @@ static void release_graph(struct cuda_work *work)
 static const struct cuda_work_ops graph_ops = { .node_type = CU_GRAPH_NODE_TYPE_GRAPH,
 						.run = run_graph,
 						.release = release_graph };
-
-/* Local memory for the kernels of a graph. */
-static CUresult grow(const struct cuda_program *program, struct CUctx_st *ctx)
-{
-	CUresult res = CUDA_SUCCESS;
-
-	for (int i = 0; i < program->count && res == CUDA_SUCCESS; i++)
-		if (program->work[i]->ops->node_type == CU_GRAPH_NODE_TYPE_KERNEL)
-			res = cuda_limit_grow(ctx, program->work[i]->launch.local_bytes);
-	return res;
-}
 
 static CUresult launch(enum cuda_id id, CUgraphExec exec, CUstream handle, enum stream_default form)
 {

@@ -64,6 +64,9 @@ void cuda_program_put(struct cuda_program *program);
 /* A copy of a program with its own reference. NULL when host memory is out. */
 struct cuda_program *cuda_program_copy(const struct cuda_program *program);
 
+/* Local memory for its kernels in the current context, if there is one: before anything is launched. */
+CUresult cuda_program_grow(const struct cuda_program *program);
+
 /* Work of a kernel node in the current context. */
 CUresult cuda_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct cuda_work **out_work);
 

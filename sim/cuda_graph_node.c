@@ -230,6 +230,40 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1
 	return CUDA_SUCCESS;
 }
 
+/* Executable graphs that were made of it go on as they are. */
+static CUresult set_kernel(enum cuda_id id, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUresult res = cuda_call_begin(id);
+	struct cuda_work *work;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_NODE, node) || !node->work ||
+	    node->work->ops->node_type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	res = cuda_graph_kernel_work(p, &work);
+	if (res == CUDA_SUCCESS) {
+		cuda_work_delete(node->work);
+		node->work = work;
+	}
+	return cuda_call_end(res);
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	return set_kernel(CUDA_ID_cuGraphKernelNodeSetParams_v2, node, params);
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+	CUDA_KERNEL_NODE_PARAMS wide;
+
+	if (!params)
+		return set_kernel(CUDA_ID_cuGraphKernelNodeSetParams, node, NULL);
+	wide = cuda_graph_widen(params);
+	return set_kernel(CUDA_ID_cuGraphKernelNodeSetParams, node, &wide);
+}
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
 {

@@ -7,6 +7,7 @@
 #include "cuda_copy.h"
 #include "cuda_graph.h"
 #include "cuda_graph_memory.h"
+#include "cuda_limit.h"
 #include "cuda_object.h"
 #include "cuda_work.h"
 
@@ -78,6 +79,11 @@ static CUresult update(enum cuda_id id, CUgraphExec exec, CUgraph graph, CUgraph
 			*out_node = (CUgraphNode)program->node[at];
 		cuda_program_put(program);
 		return cuda_call_end(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	}
+	res = cuda_program_grow(program);
+	if (res != CUDA_SUCCESS) {
+		cuda_program_put(program);
+		return cuda_call_end(res);
 	}
 	/* its nodes are known by the handles of the graph it was first made of */
 	memcpy(program->node, exec->program->node, (size_t)program->count * sizeof(*program->node));
@@ -153,13 +159,23 @@ static CUresult set_kernel(enum cuda_id id, CUgraphExec exec, CUgraphNode node,
 			   const CUDA_KERNEL_NODE_PARAMS *params)
 {
 	struct cuda_work *work;
+	struct CUctx_st *ctx;
 	int at = 0;
 	CUresult res = begin(id, exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &at);
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_graph_kernel_work(params, &work);
-	return cuda_call_end(res == CUDA_SUCCESS ? replace(exec, at, work) : res);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	/* there is one: it made the work */
+	res = cuda_context_current(&ctx);
+	if (res == CUDA_SUCCESS)
+		res = cuda_limit_grow(ctx, work->launch.local_bytes);
+	if (res == CUDA_SUCCESS)
+		return cuda_call_end(replace(exec, at, work));
+	cuda_work_delete(work);
+	return cuda_call_end(res);
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,

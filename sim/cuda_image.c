@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_binary.h"
 #include "cuda_kernel.h"
-
-#define FATBIN_MAGIC 0xba55ed50u
-#define FATBIN_WRAPPER_MAGIC 0x466243b1u
 
 enum { NO_KERNEL = -1, ALIGN_MAX = 65536 };
 
@@ -184,16 +182,18 @@ static CUresult read_text(const char *text, struct cuda_image *image)
 	return res;
 }
 
-/* True for machine code, whose end is not a zero byte. */
-static bool is_code(const char *image)
+static CUresult read_any(const void *image, struct cuda_image *out)
 {
-	uint32_t magic;
+	char *text = NULL;
+	CUresult res;
 
-	if (strnlen(image, sizeof(magic)) < sizeof(magic))
-		return false;
-	memcpy(&magic, image, sizeof(magic));
-	return magic == FATBIN_MAGIC || magic == FATBIN_WRAPPER_MAGIC ||
-	       (image[0] == 0x7f && memcmp(image + 1, "ELF", 3) == 0);
+	if (!cuda_binary_is(image))
+		return read_text(image, out);
+	res = cuda_binary_read(image, out, &text);
+	if (res == CUDA_SUCCESS && text)
+		res = read_text(text, out);
+	free(text);
+	return res;
 }
 
 CUresult cuda_image_read(const void *image, struct cuda_image **out_image)
@@ -203,7 +203,7 @@ CUresult cuda_image_read(const void *image, struct cuda_image **out_image)
 
 	if (!image)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_code(image) && !strstr(image, ".version"))
+	if (!cuda_binary_is(image) && !strstr(image, ".version"))
 		return CUDA_ERROR_INVALID_IMAGE;
 	i = calloc(1, sizeof(*i));
 	if (!i)
@@ -212,8 +212,8 @@ CUresult cuda_image_read(const void *image, struct cuda_image **out_image)
 	i->local_bytes = calloc((size_t)cuda_kernel_count(), sizeof(*i->local_bytes));
 	if (!i->local_bytes)
 		res = CUDA_ERROR_OUT_OF_MEMORY;
-	else if (!is_code(image))
-		res = read_text(image, i);
+	else
+		res = read_any(image, i);
 	if (res == CUDA_SUCCESS)
 		*out_image = i;
 	else

@@ -1,6 +1,6 @@
 /*
- * What a module's image says of itself. Only text (PTX) is read: its variables in global memory and
- * the local memory of its kernels. Other images have neither here.
+ * What a module's image says of itself: of text (PTX) its variables in global memory and the local
+ * memory of its kernels, of machine code how much memory it takes.
  */
 #pragma once
 
@@ -18,7 +18,8 @@ struct cuda_image {
 	int references;
 	struct cuda_variable *variable;
 	int variables;
-	uint64_t variables_bytes; /* of all of them */
+	uint64_t variables_bytes; /* of all of them; those of machine code have no names here */
+	uint64_t code_bytes;      /* of machine code; 0: not known */
 	uint32_t *local_bytes;    /* of a thread of each built-in kernel */
 };
 

@@ -80,6 +80,15 @@ static int add_functions(struct CUmod_st *module)
 	return 0;
 }
 
+/* Whole blocks. */
+static struct cuda_range *new_code(const struct CUmod_st *m)
+{
+	uint64_t bytes = m->image->code_bytes ? m->image->code_bytes : 1;
+
+	bytes = (bytes + HEAP_BLOCK_BYTES - 1) / HEAP_BLOCK_BYTES * HEAP_BLOCK_BYTES;
+	return cuda_memory_new(m->ctx, bytes, RANGE_MODULE);
+}
+
 /* Device memory for what a module has at once. */
 static CUresult take_memory(struct CUmod_st *m)
 {
@@ -91,7 +100,7 @@ static CUresult take_memory(struct CUmod_st *m)
 	if (m->variables && !m->variables->taken_bytes)
 		memset((void *)m->variables->start, 0, m->variables->size_bytes);
 	if (!is_lazy)
-		m->code = cuda_memory_new(m->ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
+		m->code = new_code(m);
 	return is_lazy || m->code ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -125,7 +134,7 @@ CUresult cuda_module_use(struct CUfunc_st *func)
 	struct CUmod_st *m = func->module;
 
 	if (!m->code)
-		m->code = cuda_memory_new(m->ctx, HEAP_BLOCK_BYTES, RANGE_MODULE);
+		m->code = new_code(m);
 	if (!m->code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	func->is_loaded = true;

@@ -142,7 +142,8 @@ static CUresult get_ability(const struct cuda_range *range, CUpointer_attribute 
 		*out = flag(range->has_sync_memops);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*out = flag(range->kind == RANGE_MANAGED);
+		*out = flag(range->kind == RANGE_MANAGED ||
+			    (range->kind == RANGE_POOL && cuda_pool_is_managed(range->pool)));
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*out = flag(range->kind == RANGE_LINEAR);

@@ -30,6 +30,7 @@ struct CUmemPoolHandle_st {
 	CUdevice dev;     /* constant */
 	int fd;           /* constant: the file its memory lies in; -1: none */
 	bool is_imported; /* constant: of another process, which counts it */
+	bool is_managed;  /* constant: its pages lie in host memory, which no device counts */
 	bool is_default, is_ending;
 	uint64_t file_bytes;
 	struct cuda_pool_stats stats;
@@ -110,6 +111,20 @@ struct CUmemPoolHandle_st *cuda_pool_new_imported(CUdevice dev, int fd)
 	if (pool)
 		pool->is_imported = true;
 	return pool;
+}
+
+struct CUmemPoolHandle_st *cuda_pool_new_managed(CUdevice dev, uint64_t max_bytes)
+{
+	struct CUmemPoolHandle_st *pool = cuda_pool_new(dev, max_bytes, -1);
+
+	if (pool)
+		pool->is_managed = true;
+	return pool;
+}
+
+bool cuda_pool_is_managed(const struct CUmemPoolHandle_st *pool)
+{
+	return pool->is_managed;
 }
 
 struct CUmemPoolHandle_st *cuda_pool_default(CUdevice dev)
@@ -270,8 +285,20 @@ static int take_file(struct CUmemPoolHandle_st *pool, struct cuda_range *region)
 	return -1;
 }
 
+/* Pages of the host; a kernel that touches them does not move them here. */
+static int take_pages(struct cuda_range *region)
+{
+	void *map = mmap(NULL, region->size_bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	region->start = (uint64_t)map;
+	return map == MAP_FAILED ? -1 : 0;
+}
+
 static int take_region(struct CUmemPoolHandle_st *pool, struct cuda_range *region)
 {
+	if (pool->is_managed)
+		return take_pages(region);
 	if (pool->fd >= 0)
 		return take_file(pool, region);
 	return cuda_heap_take(region->index, region->size_bytes, &region->start);
@@ -281,12 +308,12 @@ void cuda_pool_release(struct cuda_range *region)
 {
 	const struct CUmemPoolHandle_st *pool = region->pool;
 
-	if (pool->fd < 0) {
+	if (pool->fd < 0 && !pool->is_managed) {
 		cuda_heap_give(region->index, region->start, region->size_bytes);
 		return;
 	}
 	munmap((void *)region->start, region->size_bytes);
-	if (pool->is_imported)
+	if (pool->is_imported || pool->is_managed)
 		return;
 	(void)fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			(off_t)region->file_offset, (off_t)region->size_bytes);

@@ -33,6 +33,10 @@ void cuda_pool_set_current(CUdevice dev, struct CUmemPoolHandle_st *pool);
  * failure. NULL when host memory is out. */
 struct CUmemPoolHandle_st *cuda_pool_new(CUdevice dev, uint64_t max_bytes, int fd);
 
+/* The same of managed memory. */
+struct CUmemPoolHandle_st *cuda_pool_new_managed(CUdevice dev, uint64_t max_bytes);
+bool cuda_pool_is_managed(const struct CUmemPoolHandle_st *pool);
+
 /* The same for the file of another process's pool: it gives no memory out. */
 struct CUmemPoolHandle_st *cuda_pool_new_imported(CUdevice dev, int fd);
 bool cuda_pool_is_imported(const struct CUmemPoolHandle_st *pool);

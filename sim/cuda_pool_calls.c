@@ -115,15 +115,18 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 CUresult cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *props)
 {
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemPoolCreate);
-	bool is_shared;
+	bool is_shared, is_managed;
 	int fd = -1;
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!out_pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+	is_managed = props && props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED &&
+		     cuda_call_version() >= 13000;
+	if (!out_pool || !props ||
+	    (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && !is_managed))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	is_shared = props->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || (is_managed && is_shared) ||
 	    (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE && !is_shared))
 		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
 	if (!cuda_device_is_valid(props->location.id))
@@ -133,7 +136,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *out_pool, const CUmemPoolProps *props)
 		if (fd < 0)
 			return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	*out_pool = cuda_pool_new(props->location.id, props->maxSize, fd);
+	*out_pool = is_managed ? cuda_pool_new_managed(props->location.id, props->maxSize) :
+				 cuda_pool_new(props->location.id, props->maxSize, fd);
 	return cuda_call_end(*out_pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 

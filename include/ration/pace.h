@@ -45,8 +45,10 @@ struct pace_device {
 	uint64_t active[PACE_SLOTS / 64]; /* bit n: slot n's words count */
 	uint64_t saved_ns;                /* when the bucket last held savings */
 	uint64_t active_words;            /* bit n: active[n] was ever not 0; never cleared */
-	uint64_t turn; /* core/pace_turn.c: whose held launches go, and until when */
-	uint64_t reserved1[5];
+	uint64_t turn;     /* core/pace_turn.c: whose held launches go, and until when */
+	uint64_t first;    /* likewise: who was held longest, and since when */
+	uint64_t first_ns; /* and until when it may still come */
+	uint64_t reserved1[3];
 	struct pace_ring ring;
 	struct pace_slot slots[PACE_SLOTS];
 };

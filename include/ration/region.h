@@ -157,7 +157,8 @@ struct ration_slot {
 	char comm[16];
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
 	uint32_t by_descriptor; /* 1: the byte is held so, and may be lost while the owner lives */
-	uint32_t reserved1;
+	/* Devices on which the owner has allocations that share blocks, as bits. Atomic. */
+	uint32_t small_devices;
 	/*
 	 * Of what the slot is charged, what calls under way have reserved in doubt and may give
 	 * back in a moment, and the devices that it is of, as bits. The owner's; atomic.
@@ -237,7 +238,13 @@ struct ration_region {
 	 * takes them off. Atomic, any process.
 	 */
 	uint32_t room_blocks[RATION_DEVICES];
-	uint64_t reserved[13];
+	/*
+	 * Devices of whose limit the last 2 MiB are kept back, as bits: who has small allocations
+	 * may find out there whether the driver has room for another. Atomic, any process.
+	 */
+	uint32_t kept_devices;
+	uint32_t reserved1;
+	uint64_t reserved[12];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];

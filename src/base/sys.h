@@ -37,3 +37,8 @@ void sys_futex_wake_shared(const void *word, unsigned bits);
  */
 int sys_cancel_hold(void);
 void sys_cancel_release(int held);
+
+/*
+ * Copies memory of this process that may not be there: 0, or -1 with errno, EFAULT where it is not.
+ */
+int sys_copy_own(void *to, const void *from, size_t bytes);

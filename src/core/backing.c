@@ -368,13 +368,29 @@ static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, u
 	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
 }
 
-void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes)
+/* The bytes of both. */
+static uint64_t overlap(const struct bo *bo, uint64_t addr, uint64_t bytes)
+{
+	uint64_t from = addr > bo->addr ? addr : bo->addr;
+	uint64_t to = addr + bytes < bo->addr + bo->bytes ? addr + bytes : bo->addr + bo->bytes;
+
+	return to - from;
+}
+
+void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes, struct backing_uses *uses)
 {
 	unsigned first, end;
 
 	span(backing, addr, bytes, &first, &end);
-	for (unsigned i = first; i < end; i++)
-		atomic_fetch_add_explicit(&backing->objects[i].uses, 1, memory_order_relaxed);
+	for (unsigned i = first; i < end; i++) {
+		struct backing_object *o = &backing->objects[i];
+		uint64_t used_bytes = overlap(&o->bo, addr, bytes);
+		uint32_t part = (uint32_t)(uses->weight * used_bytes / o->bo.bytes);
+
+		atomic_fetch_add_explicit(&o->uses, part ? part : 1, memory_order_relaxed);
+		if (atomic_load_explicit(&o->is_far, memory_order_relaxed))
+			uses->far_bytes += used_bytes;
+	}
 }
 
 uint64_t backing_room(const struct backing_device *device, enum bo_place place)

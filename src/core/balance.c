@@ -72,6 +72,7 @@ static void look_in(struct looked_at *l, struct bo_device *device, enum bo_place
 			if (l->count == l->room)
 				return;
 			heat_tick(&o->heat, atomic_exchange(&o->uses, 0));
+			atomic_store(&o->is_far, place != BO_VRAM);
 			l->items[l->count++] = (struct heat_item){ .heat = &o->heat,
 								   .bytes = bo->bytes,
 								   .is_near = place == BO_VRAM,
@@ -170,9 +171,10 @@ static bool note(const struct bo_swap *swaps, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		struct backing_object *o = (struct backing_object *)swaps[i].bo;
 
-		if (swaps[i].rc == 0)
+		if (swaps[i].rc == 0) {
 			heat_moved(&o->heat);
-		else if (swaps[i].rc != -ECANCELED)
+			atomic_store(&o->is_far, !atomic_load(&o->is_far));
+		} else if (swaps[i].rc != -ECANCELED)
 			heat_refused(&o->heat);
 		is_any |= swaps[i].rc == 0;
 	}

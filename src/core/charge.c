@@ -3,15 +3,17 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
-#include "base/turn.h"
 #include "core/context.h"
+#include "core/doubt.h"
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
 #include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/piece.h"
 #include "core/pool.h"
+#include "core/small.h"
 #include "core/still.h"
 #include "core/suspect.h"
 
@@ -20,23 +22,14 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* How long a small request waits for its turn to look for room in open blocks. */
-#define HOPE_WAIT_NS NSEC_PER_SEC
-
-/* A lazily loaded module is seen after this at the latest, on a card with less than a crowd. */
-#define WATCH_EVERY_NS (100 * NSEC_PER_MSEC)
-enum { WATCH_CROWD = 32 };
-
 struct charge_state {
 	const struct gpu_ops *ops; /* constant after charge_init() */
 	/*
 	 * Changes of this process's memory that have begun and that are over: equal, and equal
 	 * again after a sample of the driver's figure, means that the sample fits what is tracked.
-	 * Atomic.
+	 * Samples are numbered as they begin. Atomic.
 	 */
-	_Atomic uint64_t begun, over;
-	/* Samples are numbered as they begin; atomic. */
-	_Atomic uint64_t samples;
+	_Atomic uint64_t begun, over, samples;
 	/*
 	 * Orders what is done with samples, and reservations that a sample must not undo; zero is
 	 * an unlocked mutex. Taken before the quota's; never held across a driver call.
@@ -50,11 +43,6 @@ struct charge_state {
 	 */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
-	struct turn hope[RATION_DEVICES]; /* to ask the driver for room that is not reserved */
-	/* Requests that had that turn so far; atomic. */
-	_Atomic uint64_t hoped[RATION_DEVICES];
-	/* Those under way; atomic. */
-	_Atomic uint64_t hoping[RATION_DEVICES];
 };
 PROCESS_STATE(charge_state, state);
 
@@ -68,12 +56,14 @@ void charge_init(const struct gpu_ops *ops)
 	handle_init();
 	context_init();
 	pool_init();
+	piece_init();
 	hole_init();
 	graph_init();
 	function_init();
 	library_init();
 	local_init();
 	green_init();
+	small_init();
 }
 
 void charge_begin(void)
@@ -197,45 +187,22 @@ static int reserve(struct charge *c, uint64_t bytes)
 {
 	int rc = bytes ? quota_reserve(c->dev, QUOTA_DATA, bytes) : 0;
 
-	if (rc == -EDQUOT && charge_ask_card(c->dev))
+	if (rc == -EDQUOT && !c->is_small)
+		small_settle(c->dev);
+	if (rc == -EDQUOT && (charge_ask_card(c->dev) || !c->is_small))
 		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		c->bytes = bytes;
 	return rc;
 }
 
-/*
- * The limit says no to a block, but the driver may have room in one that is charged already. 0 with
- * the turn to try it, or with the reservation where there is room again; or -EDQUOT.
- */
-static int hope(struct charge *c, uint64_t bytes)
+/* The charge is over: `kept_bytes` of what is reserved stay charged. */
+static void end(struct charge *c, uint64_t kept_bytes)
 {
-	struct turn *turn = &state.s.hope[c->dev.v];
-	int rc;
-
-	if (!track_has_block(c->dev) || !turn_take(turn, HOPE_WAIT_NS))
-		return -EDQUOT;
-	rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
-	if (rc == -EDQUOT) {
-		c->has_turn = true;
-		atomic_fetch_add(&state.s.hoping[c->dev.v], 1);
-		atomic_fetch_add(&state.s.hoped[c->dev.v], 1);
-		return 0;
-	}
-	if (rc == 0)
-		c->bytes = bytes;
-	turn_give(turn);
-	return rc;
-}
-
-/* The charge is over. */
-static void end(struct charge *c)
-{
-	if (c->has_turn) {
-		atomic_fetch_sub(&state.s.hoping[c->dev.v], 1);
-		turn_give(&state.s.hope[c->dev.v]);
-	}
-	charge_over();
+	if (c->is_hoping)
+		small_over(c->dev, kept_bytes);
+	else
+		quota_release(c->dev, QUOTA_DATA, c->bytes - kept_bytes);
 }
 
 static int reserve_tracked(struct charge *c, uint64_t bytes)
@@ -245,9 +212,14 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 	c->node = track_prepare();
 	if (!c->node)
 		return -ENOMEM;
+	if (c->is_small)
+		small_note(c->dev);
 	rc = reserve(c, bytes);
-	if (rc == -EDQUOT && !c->is_managed && !c->is_object && c->asked_bytes <= TRACK_SMALL_BYTES)
-		rc = hope(c, bytes);
+	if (rc == -EDQUOT && c->is_small && small_hope(c->dev, c->is_object) == 0) {
+		c->is_hoping = true;
+		c->bytes = TRACK_BLOCK_BYTES;
+		rc = 0;
+	}
 	if (rc < 0) {
 		track_discard(c->node);
 		return rc;
@@ -258,14 +230,24 @@ static int reserve_tracked(struct charge *c, uint64_t bytes)
 
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
 {
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes };
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_small = bytes <= TRACK_SMALL_BYTES };
 	return reserve_tracked(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 }
 
 int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
 {
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_managed = true };
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_managed = true };
 	return reserve_tracked(c, bytes_round_up(bytes, MANAGED_PAGE_BYTES));
+}
+
+/* The driver gave more than is reserved: `bytes` in all. */
+static int take_more(struct charge *c, uint64_t bytes)
+{
+	int rc = quota_reserve(c->dev, QUOTA_DATA, bytes - c->bytes);
+
+	if (rc == 0)
+		c->bytes = bytes;
+	return rc;
 }
 
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
@@ -275,25 +257,29 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 			      .dev = c->dev,
 			      .ctx = c->ctx,
 			      .is_managed = c->is_managed,
-			      .is_object = c->is_object };
+			      .is_object = c->is_object,
+			      .is_small = c->is_small };
+	uint64_t allowed_bytes = c->is_hoping ? 0 : c->bytes;
 	struct track_entered entered;
 
 	/* Blocks come and go while we ask for more, so it may take another turn. */
-	while (!track_enter(c->node, &what, c->bytes, &entered)) {
-		uint64_t more_bytes = entered.new_bytes - c->bytes;
-
-		if (quota_reserve(c->dev, QUOTA_DATA, more_bytes) < 0)
+	while (!track_enter(c->node, &what, allowed_bytes, &entered)) {
+		if (c->is_hoping ?
+			    !small_may_stay(c->dev, c->bytes) || entered.new_bytes > c->bytes :
+			    take_more(c, entered.new_bytes) < 0)
 			return -EDQUOT;
-		c->bytes += more_bytes;
+		allowed_bytes = c->bytes;
 	}
-	quota_release(c->dev, QUOTA_DATA, c->bytes - entered.new_bytes);
+	end(c, entered.new_bytes);
+	if (c->is_small)
+		small_note(c->dev);
 	if (entered.stale_bytes) {
 		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
 		charge_look_later(c->dev);
 	}
 	if (suspect_is(addr))
 		end_if_freed(addr);
-	end(c);
+	charge_over();
 	return 0;
 }
 
@@ -302,7 +288,10 @@ int charge_reserve_object(struct charge *c, struct dev dev, const void *ctx, uin
 	struct look before;
 	int rc;
 
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .asked_bytes = bytes, .is_object = true };
+	*c = (struct charge){ .dev = dev,
+			      .ctx = ctx,
+			      .is_object = true,
+			      .is_small = bytes && bytes <= TRACK_SMALL_BYTES };
 	rc = reserve_tracked(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 	if (rc < 0)
 		return rc;
@@ -332,10 +321,10 @@ int charge_commit_object(struct charge *c, const void *handle)
 
 void charge_cancel(struct charge *c)
 {
-	quota_release(c->dev, QUOTA_DATA, c->bytes);
 	track_discard(c->node);
 	handle_discard(c->handle);
-	end(c);
+	end(c, 0);
+	charge_over();
 }
 
 struct track_node *charge_take(uint64_t addr, struct dev *out_dev)
@@ -476,16 +465,34 @@ struct charge_mark charge_mark(void)
 				     atomic_load(&state.s.over) };
 }
 
-int charge_reserve_context(struct dev dev, uint64_t bytes)
+/* Reserves with no look at the card that counts, from before it to charge_over(). */
+static int begin_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes,
+			  int (*fn)(struct dev, enum quota_kind, uint64_t))
 {
 	int rc;
 
 	charge_begin();
 	pthread_mutex_lock(&state.s.mutex);
-	rc = quota_reserve(dev, QUOTA_CONTEXT, bytes);
+	rc = fn(dev, kind, bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 	if (rc < 0)
 		charge_over();
+	return rc;
+}
+
+int charge_reserve_context(struct dev dev, uint64_t bytes)
+{
+	return begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_reserve);
+}
+
+int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
+{
+	int64_t end_ns = 0;
+	int rc;
+
+	do
+		rc = begin_overhead(dev, kind, bytes, quota_doubt);
+	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
 	return rc;
 }
 
@@ -526,27 +533,24 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 
 /*
  * While changes are under way the overhead cannot be told exactly, but the least that it must be:
- * the driver's figure less all data that may be in it: reserved before it was taken or meanwhile,
- * and a block for each request that hopes for room. With that charged, what is charged is not less
- * than the card's.
+ * the driver's figure less all data that may be in it: reserved before it was taken or meanwhile.
+ * With that charged, what is charged is not less than the card's.
  */
 static void raise(struct dev dev, enum quota_kind kind)
 {
 	uint64_t number = atomic_fetch_add(&state.s.samples, 1) + 1, driver_bytes, managed_bytes;
-	uint64_t hoped = atomic_load(&state.s.hoped[dev.v]), blocks, most_bytes;
+	uint64_t most_bytes;
 	struct quota_data before, after;
 
 	tracked(dev);
-	blocks = atomic_load(&state.s.hoping[dev.v]);
 	before = quota_data(dev);
 	/* After it: of what is entered since, the reservation is in `after`. */
 	managed_bytes = track_managed(dev);
 	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
 		return;
 	after = quota_data(dev);
-	blocks += atomic_load(&state.s.hoped[dev.v]) - hoped;
-	most_bytes = bytes_beyond(before.held_bytes, managed_bytes) + blocks * TRACK_BLOCK_BYTES +
-		     after.taken_bytes - before.taken_bytes;
+	most_bytes = bytes_beyond(before.held_bytes, managed_bytes) + after.taken_bytes -
+		     before.taken_bytes;
 	pthread_mutex_lock(&state.s.mutex);
 	if (number > state.s.used_sample[dev.v])
 		quota_raise_overhead(dev, kind, bytes_beyond(driver_bytes, most_bytes));
@@ -584,14 +588,12 @@ uint64_t charge_doubt(struct dev dev)
 
 int charge_watch(struct dev dev)
 {
-	int rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
+	int rc;
+
+	small_settle(dev);
+	rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
 
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);
 	return rc;
-}
-
-int64_t charge_watch_every_ns(unsigned processes)
-{
-	return WATCH_EVERY_NS * (1 + (int64_t)processes / WATCH_CROWD);
 }

@@ -16,11 +16,11 @@
 struct charge {
 	struct dev dev;
 	uint64_t bytes; /* reserved */
-	uint64_t asked_bytes;
 	const void *ctx;
 	bool is_managed;
 	bool is_object;
-	bool has_turn;   /* nothing is reserved: perhaps the driver has room */
+	bool is_small;   /* shares a block with others */
+	bool is_hoping;  /* a block is reserved in doubt: perhaps the driver has room */
 	bool has_before; /* of an object: the look at the card before the call, as follows */
 	uint64_t before_begun, before_driver_bytes, before_tracked_bytes;
 	struct track_node *node;
@@ -32,10 +32,8 @@ void charge_init(const struct gpu_ops *ops);
 
 /*
  * Reserves for a linear allocation of `bytes` in context `ctx`. A small one that the limit has no
- * block left for may still go on: perhaps the driver has room in an open block. Where it has not,
- * it opens one, which is given back at once; such requests go one at a time, so that a process is
- * above its limit by one block on each device at most, for as long as that takes. 0, -EDQUOT,
- * -ENOMEM.
+ * block left for may still go on: perhaps the driver has room in an open block (core/small.h).
+ * 0, -EDQUOT, -ENOMEM.
  */
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
@@ -44,7 +42,7 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
 
 /*
  * The driver gave `bytes` at `addr` (more than was asked where it pads). 0, or -EDQUOT: it opened a
- * block that the limit does not allow; the caller frees the memory again and then cancels.
+ * block that is to be given back; the caller frees the memory again and then cancels.
  */
 int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes);
 
@@ -109,12 +107,6 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 int charge_watch(struct dev dev);
 
 /*
- * How long to wait between two charge_watch(), ns, where the card has so many processes. What one
- * look costs the driver grows with them, and each of them looks: all together must not.
- */
-int64_t charge_watch_every_ns(unsigned processes);
-
-/*
  * By how much the driver's figure for this process is more than all that is entered or counted as
  * overhead: what other threads have just been given, or overhead that could not be told from it.
  */
@@ -134,6 +126,12 @@ struct charge_mark charge_mark(void);
  * reservation for something that is gone before charge_over(); or -EDQUOT.
  */
 int charge_reserve_context(struct dev dev, uint64_t bytes);
+
+/*
+ * As that of any kind, in doubt: the call may take less. Ends with charge_over(), then a look at
+ * the card, then quota_doubt_over().
+ */
+int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /*
  * Something ended or began that is not in the books as it was. The sum is made right by the

@@ -15,7 +15,7 @@ enum { REST_ROUNDS = 32, NEW_ROUNDS = 16, YOUNG_ROUNDS = 8 };
 /* Who did not move is asked again after so many rounds, then twice as many, so often doubled. */
 enum { REFUSED_ROUNDS = 4, REFUSED_DOUBLED = 7 };
 /* No more uses than this count in a round: sums stay in 64 bits. */
-enum { MOST_USES = 1 << 16 };
+enum { MOST_USES = HEAT_USE << 16 };
 
 static uint32_t follow(uint32_t mean, uint32_t now, uint32_t rounds)
 {
@@ -29,7 +29,7 @@ static uint32_t follow(uint32_t mean, uint32_t now, uint32_t rounds)
 
 void heat_tick(struct heat *heat, uint32_t uses)
 {
-	uint32_t now = (uses < MOST_USES ? uses : MOST_USES) * HEAT_ONE;
+	uint32_t now = (uses < MOST_USES ? uses : MOST_USES) * (HEAT_ONE / HEAT_USE);
 
 	if (heat->seen < SLOW_ROUNDS)
 		heat->seen++;

@@ -19,6 +19,8 @@
 
 /* One use in a round is so much. */
 enum { HEAT_ONE = 1 << 12 };
+/* Uses are told in parts of which so many are a use of each byte once. */
+enum { HEAT_USE = 16 };
 
 /* Of one thing. Zero: it is new. */
 struct heat {
@@ -31,7 +33,7 @@ struct heat {
 	bool has_moved;
 };
 
-/* A round is over, in which it was used so often. */
+/* A round is over, in which it was used so often, in HEAT_USE. */
 void heat_tick(struct heat *heat, uint32_t uses);
 
 /* It was moved. */

@@ -1,143 +1,56 @@
 #include "core/image.h"
 
-#include "base/bytes.h"
-#include "base/units.h"
+#include "base/sys.h"
+#include "core/image_elf.h"
+#include "core/image_fatbin.h"
+#include "core/image_text.h"
 
-#include <stdbool.h>
-#include <string.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-/* Up to a zero. A word is letters, digits and what directives and names are made of. */
-struct text {
-	const char *at;
-	const char *word;
-	size_t len;
-};
-
-static bool is_word(char c)
+static void read_source(const struct image_source *s, unsigned arch, struct image_bytes *out)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       (c && strchr("_$.%", c));
-}
+	char *text;
 
-static void skip_comment(struct text *t)
-{
-	const char *end;
-
-	if (t->at[1] == '/') {
-		t->at += strcspn(t->at, "\n");
+	if (image_elf_read(s, out) || image_fatbin_read(s, arch, out))
 		return;
+	text = image_source_take_text(s);
+	if (text)
+		image_text_read(text, out);
+	free(text);
+}
+
+struct image_bytes image_read(const void *image, unsigned arch)
+{
+	struct image_source s = image_source_of(image);
+	struct image_bytes bytes = { 0 };
+
+	if (image)
+		read_source(&s, arch, &bytes);
+	return bytes;
+}
+
+struct image_bytes image_read_file(const char *path, unsigned arch)
+{
+	struct image_bytes bytes = { 0 };
+	int held = sys_cancel_hold();
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+	struct stat st = { 0 };
+	void *map;
+
+	if (fd >= 0 && sys_fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (map != MAP_FAILED) {
+			read_source(&(struct image_source){ .at = map,
+							    .bytes = (uint64_t)st.st_size },
+				    arch, &bytes);
+			munmap(map, (size_t)st.st_size);
+		}
 	}
-	end = strstr(t->at + 2, "*/");
-	t->at = end ? end + 2 : t->at + strlen(t->at);
-}
-
-static void skip_string(struct text *t)
-{
-	t->at += 1 + strcspn(t->at + 1, "\"");
-	t->at += *t->at == '"';
-}
-
-/* The next word or other character, but for blanks, comments and strings. False at the end. */
-static bool next(struct text *t)
-{
-	for (;;) {
-		t->at += strspn(t->at, " \t\r\n\v\f");
-		if (t->at[0] == '/' && (t->at[1] == '/' || t->at[1] == '*'))
-			skip_comment(t);
-		else if (t->at[0] == '"')
-			skip_string(t);
-		else
-			break;
-	}
-	t->word = t->at;
-	if (!*t->at)
-		return false;
-	while (is_word(*t->at))
-		t->at++;
-	t->at += t->at == t->word;
-	t->len = (size_t)(t->at - t->word);
-	return true;
-}
-
-static bool is(const struct text *t, const char *word)
-{
-	return t->len == strlen(word) && memcmp(t->word, word, t->len) == 0;
-}
-
-/* Bytes of a type such as .b8, .u32 or .f64; 0 for another word. */
-static uint64_t type_bytes(const struct text *t)
-{
-	const char *end;
-	uint64_t bits;
-
-	if (t->len < 3 || t->word[0] != '.' || !strchr("busf", t->word[1]))
-		return 0;
-	bits = units_parse_digits(t->word + 2, &end);
-	return bits >= 8 && bits <= 128 ? bits / 8 : 0;
-}
-
-/* The count between brackets, as compilers write it; 0 where none is. */
-static uint64_t read_count(struct text *t)
-{
-	const char *end;
-	uint64_t count = next(t) ? units_parse_digits(t->word, &end) : 0;
-
-	while (!is(t, "]") && next(t))
-		;
-	return count;
-}
-
-static uint64_t product(uint64_t a, uint64_t b)
-{
-	uint64_t c;
-
-	return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
-/* Behind .global: the bytes of what is declared up to the end or the first value. */
-static uint64_t read_declaration(struct text *t)
-{
-	uint64_t each = 0, elements = 1;
-	bool has_name = false;
-
-	while (next(t) && !is(t, ";") && !is(t, "=") && !is(t, "{")) {
-		if (is(t, ".align"))
-			next(t);
-		else if (is(t, ".v2") || is(t, ".v4"))
-			elements = (uint64_t)(t->word[2] - '0');
-		else if (type_bytes(t))
-			each = type_bytes(t);
-		else if (is(t, "["))
-			elements = product(elements, read_count(t));
-		else if (t->word[0] != '.' && is_word(t->word[0]))
-			has_name = true;
-		else if (is(t, ","))
-			return 0; /* not as a compiler writes it */
-	}
-	return has_name ? product(each, elements) : 0;
-}
-
-/* What the driver takes for text begins with its version, behind comments perhaps. */
-static bool is_text(const char *image)
-{
-	struct text t = { .at = image };
-
-	return (image[0] == '/' || image[0] == '.' || strspn(image, " \t\r\n")) && next(&t) &&
-	       is(&t, ".version");
-}
-
-uint64_t image_variable_bytes(const void *image)
-{
-	struct text t = { .at = image };
-	uint64_t sum = 0;
-
-	if (!image || !is_text(image))
-		return 0;
-	while (next(&t)) {
-		if (is(&t, ".extern"))
-			t.at += strcspn(t.at, ";");
-		else if (is(&t, ".global"))
-			sum = bytes_sum(sum, read_declaration(&t));
-	}
-	return sum;
+	if (fd >= 0)
+		close(fd);
+	sys_cancel_release(held);
+	return bytes;
 }

@@ -1,11 +1,23 @@
 /*
- * What a module's image says that it takes of the device at least: the variables in global memory
- * of text (PTX). Other images are not read: they may be compressed, and the driver decides which
- * part of one is taken.
+ * What a module's image says that it takes of a device: text (PTX), machine code (a cubin), or a
+ * fat binary of either, as the program hands them to the driver.
+ *
+ * Thread safe; an image may be broken, or end before it says so.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* Bytes of the variables; 0 where there are none, or the image is not text. It may be NULL. */
-uint64_t image_variable_bytes(const void *image);
+struct image_bytes {
+	uint64_t variable_bytes; /* variables and constants: taken when it is loaded */
+	uint64_t code_bytes;     /* at most; taken then, or with the first use of a function */
+};
+
+/*
+ * Of an image in memory, on a device of compute capability `arch` (major * 10 + minor; 0: not
+ * known). Zeros where it says nothing, or it is NULL.
+ */
+struct image_bytes image_read(const void *image, unsigned arch);
+
+/* As that of a file. */
+struct image_bytes image_read_file(const char *path, unsigned arch);

@@ -14,7 +14,7 @@
 struct place {
 	struct hash_link link; /* by both */
 	const void *library, *ctx;
-	uint64_t bytes;
+	struct library_need need;
 };
 
 struct library_state {
@@ -42,43 +42,47 @@ static struct place *find(const void *library, const void *ctx)
 	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
 }
 
-static void enter(const void *library, const void *ctx, uint64_t bytes)
+static void enter(const void *library, const void *ctx, struct library_need need)
 {
 	struct place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
-	place = find(library, ctx) ? NULL : calloc(1, sizeof(*place));
-	if (place) {
-		place->library = library;
-		place->ctx = ctx;
-		place->bytes = bytes;
-		place->link.key = key_of(library, ctx);
-		hash_insert(&state.s.places, &place->link);
+	place = find(library, ctx);
+	if (!place) {
+		place = calloc(1, sizeof(*place));
+		if (place) {
+			place->library = library;
+			place->ctx = ctx;
+			place->link.key = key_of(library, ctx);
+			hash_insert(&state.s.places, &place->link);
+		}
 	}
+	if (place && place->library == library && place->ctx == ctx)
+		place->need = need;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
 void library_enter(const void *library, const void *ctx)
 {
-	enter(library, ctx, 0);
+	enter(library, ctx, (struct library_need){ 0 });
 }
 
-void library_note(const void *library, uint64_t bytes)
+void library_note(const void *library, const void *image, uint64_t bytes)
 {
-	if (bytes)
-		enter(library, NULL, bytes);
+	enter(library, NULL, (struct library_need){ bytes ? NULL : image, bytes });
 }
 
-uint64_t library_bytes(const void *library)
+struct library_need library_need(const void *library)
 {
+	struct library_need need = { 0 };
 	const struct place *place;
-	uint64_t bytes;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, NULL);
-	bytes = place && place->library == library && !place->ctx ? place->bytes : 0;
+	if (place && place->library == library && !place->ctx)
+		need = place->need;
 	pthread_mutex_unlock(&state.s.mutex);
-	return bytes;
+	return need;
 }
 
 bool library_is_in(const void *library, const void *ctx)

@@ -19,9 +19,18 @@ void library_enter(const void *library, const void *ctx);
 /* True when it was asked for there before. */
 bool library_is_in(const void *library, const void *ctx);
 
-/* It was loaded, and takes so many bytes in each context at least; 0 where nothing is known. */
-void library_note(const void *library, uint64_t bytes);
-uint64_t library_bytes(const void *library);
+/*
+ * It was loaded from an image that stays where it is (NULL: from one that may go), and takes so
+ * many bytes in each context, at most; 0 where that is not known (yet).
+ */
+void library_note(const void *library, const void *image, uint64_t bytes);
+
+/* What was noted; zeros of an unknown one. The image is NULL where the bytes are known. */
+struct library_need {
+	const void *image;
+	uint64_t bytes;
+};
+struct library_need library_need(const void *library);
 
 /* It was unloaded, from every context. */
 void library_end(const void *library);

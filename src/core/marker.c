@@ -253,7 +253,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 			  &stream->balance_ns);
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
-	if (done.cost_ns > 0)
+	/* What others made busy meanwhile says nothing of streams side by side. */
+	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
 	pace_debit(&meter->pace, share_pct(meter), done.busy_ns, now_ns);
 	pace_settle(&meter->pace, done.cost_ns);

@@ -124,14 +124,15 @@ static uint64_t part_of(const struct backing *extent, uint64_t addr, uint64_t by
 	return left_bytes < bytes ? left_bytes : bytes;
 }
 
-void object_small_use(struct object_region *region, uint64_t addr, uint64_t bytes)
+void object_small_use(struct object_region *region, uint64_t addr, uint64_t bytes,
+		      struct backing_uses *uses)
 {
 	while (bytes) {
 		struct backing *extent =
 			region->extents[(addr - region->node.start) / SLAB_BLOCK_BYTES];
 		uint64_t part_bytes = part_of(extent, addr, bytes);
 
-		backing_use(extent, addr, part_bytes);
+		backing_use(extent, addr, part_bytes, uses);
 		addr += part_bytes;
 		bytes -= part_bytes;
 	}

@@ -36,7 +36,8 @@ void object_small_set_pinned(struct object_region *region, uint64_t addr, bool i
 void object_small_set_sync(struct object_region *region, uint64_t addr, bool is_sync);
 
 /* device's mutex: notes that work uses a part of a piece in use. */
-void object_small_use(struct object_region *region, uint64_t addr, uint64_t bytes);
+void object_small_use(struct object_region *region, uint64_t addr, uint64_t bytes,
+		      struct backing_uses *uses);
 
 /* Pins or unpins what is behind a piece in use; its space has a user. As backing_pin(). */
 int object_small_pin(struct object_region *region, uint64_t addr, uint64_t bytes);

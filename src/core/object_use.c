@@ -32,17 +32,18 @@ void object_use_want(bool is_wanted)
 }
 
 /* device's mutex: the piece is in use, so that what is behind it stays. */
-static void use(struct range_node *node, uint64_t addr, uint64_t bytes)
+static void use(struct range_node *node, uint64_t addr, uint64_t bytes, struct backing_uses *uses)
 {
 	if (node->color == OBJECT_REGION)
-		object_small_use((struct object_region *)node, addr, bytes);
+		object_small_use((struct object_region *)node, addr, bytes, uses);
 	else
-		backing_use(((struct object *)node)->backing, addr, bytes);
+		backing_use(((struct object *)node)->backing, addr, bytes, uses);
 }
 
 bool object_use(uint64_t addr, uint64_t bytes)
 {
 	struct object_device *d = bytes ? object_device_at(addr) : NULL;
+	struct backing_uses once = { .weight = HEAT_USE };
 	struct object_info info;
 	struct range_node *node;
 	bool is_inside;
@@ -53,12 +54,12 @@ bool object_use(uint64_t addr, uint64_t bytes)
 	is_inside = object_device_find(d, addr, &node, &info) &&
 		    bytes <= info.addr + info.bytes - addr;
 	if (is_inside)
-		use(node, addr, bytes);
+		use(node, addr, bytes, &once);
 	pthread_mutex_unlock(&d->mutex);
 	return is_inside;
 }
 
-void object_use_whole(uint64_t addr)
+void object_use_whole(uint64_t addr, struct backing_uses *uses)
 {
 	struct object_device *d = object_device_at(addr);
 	struct object_info info;
@@ -68,6 +69,6 @@ void object_use_whole(uint64_t addr)
 		return;
 	pthread_mutex_lock(&d->mutex);
 	if (object_device_find(d, addr, &node, &info))
-		use(node, info.addr, info.bytes);
+		use(node, info.addr, info.bytes, uses);
 	pthread_mutex_unlock(&d->mutex);
 }

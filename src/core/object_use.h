@@ -1,8 +1,7 @@
 /* What work uses of objects: core/balance.h goes by it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "core/backing.h"
 
 /* Starts: fork children begin with nothing. */
 void object_use_init(void);
@@ -13,8 +12,8 @@ void object_use_init(void);
  */
 bool object_use(uint64_t addr, uint64_t bytes);
 
-/* Notes that work uses all of the object in which `addr` lies, if it does. */
-void object_use_whole(uint64_t addr);
+/* Notes that work uses all of the object in which `addr` lies, if it does, so much. */
+void object_use_whole(uint64_t addr, struct backing_uses *uses);
 
 /* True while launches are to be looked at: some of the objects lie in host memory. One load. */
 bool object_use_is_wanted(void);

@@ -198,15 +198,26 @@ static void answer_hold(struct pace_hold *hold, enum pace_reason reason, int64_t
 {
 	if (hold->reason != reason || hold->since_ns == 0)
 		hold->since_ns = now_ns;
+	if (hold->from_ns == 0)
+		hold->from_ns = now_ns;
 	hold->reason = reason;
 	*out = (struct pace_answer){ .reason = reason, .until_ns = until_ns };
+}
+
+/* As that, for want of time: who is held longest goes first where there are others. */
+static void answer_wait(struct pace *pace, struct pace_hold *hold, enum pace_reason reason,
+			int64_t until_ns, int64_t now_ns, struct pace_answer *out)
+{
+	answer_hold(hold, reason, until_ns, now_ns, out);
+	if (hold->is_crowded)
+		pace_turn_wait(pace, hold->from_ns, until_ns, now_ns);
 }
 
 /*
  * Who was in debt waits until there is enough for a few launches: streams that run side by side still do,
  * and the thread sleeps and wakes less often. The wake time is reckoned once, and anew only when it has passed or the limit is another. */
-static void hold_debt(const struct pace_terms *terms, struct pace_hold *hold, int64_t debt_ns,
-		      int64_t now_ns, struct pace_answer *out)
+static void hold_debt(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
+		      int64_t debt_ns, int64_t now_ns, struct pace_answer *out)
 {
 	debt_ns += at_most(PACE_BURST_NS, pace_cap_ns(terms->share_pct) / 2);
 	if (hold->reason != PACE_DEBT || hold->share_pct != terms->share_pct ||
@@ -214,7 +225,8 @@ static void hold_debt(const struct pace_terms *terms, struct pace_hold *hold, in
 		hold->wake_ns = now_ns +
 				(debt_ns * PERCENT + terms->share_pct - 1) / terms->share_pct;
 	hold->share_pct = terms->share_pct;
-	answer_hold(hold, PACE_DEBT, at_most(hold->wake_ns, now_ns + ASKED_LOOK_NS), now_ns, out);
+	answer_wait(pace, hold, PACE_DEBT, at_most(hold->wake_ns, now_ns + ASKED_LOOK_NS), now_ns,
+		    out);
 }
 
 /*
@@ -326,7 +338,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		int64_t have_ns = fill(pace, share_pct, &flight, hold->reason != PACE_GO, now_ns);
 
 		if (have_ns < 0) {
-			hold_debt(terms, hold, -have_ns, now_ns, out_answer);
+			hold_debt(pace, terms, hold, -have_ns, now_ns, out_answer);
 			return;
 		}
 		if (is_second_spent(pace, share_pct, flight.unmeasured_ns, now_ns)) {
@@ -334,6 +346,16 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			return;
 		}
 		spare_ns = have_ns - flight.unmeasured_ns;
+		if (hold->is_crowded) {
+			int64_t before_ns = pace_turn_before_ns(pace, hold->from_ns, now_ns);
+
+			if (before_ns) {
+				answer_hold(hold, PACE_INFLIGHT,
+					    at_most(before_ns, now_ns + LOOK_NS), now_ns,
+					    out_answer);
+				return;
+			}
+		}
 		if (hold->is_crowded && hold->reason != PACE_GO) {
 			int64_t turn_ns = pace_turn_others_ns(pace, now_ns);
 
@@ -352,6 +374,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 
 			if (take_grant(pace, have_ns, flight.unmeasured_ns, grant_ns)) {
 				answer_go(grant_ns, out_answer);
+				pace_turn_go(pace);
 				out_answer->has_others = hold->is_crowded &&
 							 pace_turn_extend(pace, grant_ns, now_ns);
 				return;
@@ -368,7 +391,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 	}
 	if (deadline_ns == 0 || deadline_ns > now_ns + LOOK_NS)
 		deadline_ns = now_ns + LOOK_NS;
-	answer_hold(hold, PACE_INFLIGHT, deadline_ns, now_ns, out_answer);
+	answer_wait(pace, hold, PACE_INFLIGHT, deadline_ns, now_ns, out_answer);
 }
 
 void pace_settle(struct pace *pace, int64_t ns)

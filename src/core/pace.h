@@ -46,7 +46,8 @@ struct pace {
 struct pace_hold {
 	enum pace_reason reason;
 	uint32_t share_pct; /* that wake_ns was reckoned with */
-	int64_t since_ns;   /* when it began */
+	int64_t from_ns;    /* when it began, 0: not held */
+	int64_t since_ns;   /* when it began for this reason */
 	int64_t wake_ns;    /* end of a debt hold, fixed when it began */
 	bool is_crowded;    /* the caller's: other processes use the device */
 };
@@ -84,7 +85,7 @@ void pace_unfinished(struct pace *pace, int64_t ns);
 /*
  * Work predicted to take cost_ns made the device busy for busy_ns more. Where streams run side by side
  * the sum of their predictions is more than what they use together; what is in flight is reckoned by
- * the ratio that was seen of late.
+ * the ratio that was seen of late. Told while no other process has work.
  */
 void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns);
 

@@ -11,6 +11,20 @@
 
 #include "core/pace.h"
 
+/*
+ * Of those that are held the one that was held longest goes first: others wait for it while it
+ * wakes. One that does not come is passed over.
+ */
+
+/* This process is held since then, and asks again at wake_ns at the latest. */
+void pace_turn_wait(struct pace *pace, int64_t since_ns, int64_t wake_ns, int64_t now_ns);
+
+/* Until when one that is held since then (0: not held) waits for who goes before it; 0: nobody. */
+int64_t pace_turn_before_ns(const struct pace *pace, int64_t since_ns, int64_t now_ns);
+
+/* This process goes. */
+void pace_turn_go(struct pace *pace);
+
 /* When another process's turn ends; 0: nobody has one. */
 int64_t pace_turn_others_ns(const struct pace *pace, int64_t now_ns);
 

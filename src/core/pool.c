@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/tree.h"
 #include "core/doubt.h"
+#include "core/piece.h"
 #include "core/quota.h"
 #include "core/track.h"
 
@@ -19,16 +20,18 @@ struct pool {
 	enum pool_kind kind;
 	uint64_t settled; /* the number asked last when it was settled last */
 	uint64_t charged_bytes;
-	uint64_t pending_bytes; /* reservations of threads under way */
-	uint64_t used_bytes;    /* of pending: already charged by another thread's figure */
-	uint64_t over_bytes;    /* of charged: grown by when the limit did not allow it */
+	uint64_t pending_bytes;    /* reservations of threads under way */
+	uint64_t used_bytes;       /* of pending: already charged by another thread's figure */
+	uint64_t over_bytes;       /* of charged: grown by when the limit did not allow it */
+	struct piece_pool *pieces; /* of managed memory; else NULL */
 };
 
 RB_HEAD(pool_tree, pool);
 
 struct pool_state {
-	_Atomic uint64_t asked; /* atomic */
-	_Atomic uint64_t count; /* of the known pools; written under mutex */
+	_Atomic uint64_t asked;   /* atomic */
+	_Atomic uint64_t count;   /* of the known pools; written under mutex */
+	_Atomic bool has_managed; /* one was known; atomic */
 	/* Orders the rest; taken before the quota's. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct pool_tree pools;
@@ -77,6 +80,10 @@ bool pool_enter(const void *key, struct dev dev, enum pool_kind kind)
 			pool->key = key;
 			pool->dev = dev;
 			pool->kind = kind;
+			if (kind == POOL_MANAGED) {
+				pool->pieces = piece_pool_new();
+				atomic_store(&state.s.has_managed, true);
+			}
 			RB_INSERT(pool_tree, &state.s.pools, pool);
 			atomic_fetch_add(&state.s.count, 1);
 		}
@@ -97,16 +104,6 @@ bool pool_device(const void *key, struct dev *out_dev)
 	return pool != NULL;
 }
 
-/* mutex held: charges `bytes`, at once. */
-static int take(const struct pool *pool, uint64_t bytes)
-{
-	int rc = quota_doubt(pool->dev, bytes);
-
-	if (rc == 0)
-		quota_doubt_over(pool->dev, bytes, 0);
-	return rc;
-}
-
 /* At once: the sum and pending_bytes grow together, as another thread's figure needs them. */
 static int reserve(const void *key, uint64_t bytes)
 {
@@ -116,7 +113,7 @@ static int reserve(const void *key, uint64_t bytes)
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(key);
 	if (pool)
-		rc = take(pool, bytes);
+		rc = quota_take(pool->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		pool->pending_bytes += bytes;
 	pthread_mutex_unlock(&state.s.mutex);
@@ -135,7 +132,7 @@ int pool_reserve(const void *key, uint64_t bytes)
 	quota_reap();
 	do
 		rc = reserve(key, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
 	return rc;
 }
 
@@ -150,7 +147,7 @@ int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool 
 	pool = find(key);
 	if (pool) {
 		d->dev = pool->dev;
-		rc = quota_doubt(pool->dev, bytes);
+		rc = quota_doubt(pool->dev, QUOTA_DATA, bytes);
 	}
 	if (rc == 0) {
 		pool->pending_bytes += bytes;
@@ -208,7 +205,7 @@ static void add_physical(const struct pool *pool, int64_t bytes)
  */
 static int grow(struct pool *pool, uint64_t bytes)
 {
-	int rc = take(pool, bytes);
+	int rc = quota_take(pool->dev, QUOTA_DATA, bytes);
 
 	if (rc == -EDQUOT) {
 		rc = quota_charge(pool->dev, QUOTA_DATA, bytes);
@@ -310,7 +307,7 @@ static bool may_stay(const struct pool_doubt *d)
 static void end_doubt(struct pool_doubt *d, uint64_t bytes, uint64_t back_bytes)
 {
 	if (bytes || back_bytes)
-		quota_doubt_over(d->dev, bytes, back_bytes);
+		quota_doubt_over(d->dev, QUOTA_DATA, bytes, back_bytes);
 	d->bytes -= bytes;
 }
 
@@ -416,6 +413,22 @@ void pool_cancel(const void *key, uint64_t reserved_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+bool pool_any_managed(void)
+{
+	return atomic_load_explicit(&state.s.has_managed, memory_order_relaxed);
+}
+
+void pool_given(const void *key, uint64_t addr)
+{
+	struct pool *pool;
+
+	pthread_mutex_lock(&state.s.mutex);
+	pool = find(key);
+	if (pool)
+		piece_given(pool->pieces, addr);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 struct pool *pool_take(const void *key)
 {
 	struct pool *pool;
@@ -450,6 +463,7 @@ void pool_end(struct pool *pool, bool was_empty)
 		state.s.orphan_bytes[d] += pool->charged_bytes;
 		state.s.orphans_are_over[d] |= is_over(pool);
 	}
+	piece_pool_end(pool->pieces, pool->dev, was_empty ? 0 : pool->charged_bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 	free(pool);
 }

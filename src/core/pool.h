@@ -105,11 +105,17 @@ void pool_keep(const void *pool, uint64_t reserved_bytes);
 /* Nothing became of a reservation. */
 void pool_cancel(const void *pool, uint64_t reserved_bytes);
 
+/* True when a managed pool was ever known; one load. */
+bool pool_any_managed(void);
+
+/* The pool gave out memory at this address: of managed pools it is remembered (core/piece.h). */
+void pool_given(const void *pool, uint64_t addr);
+
 /*
  * Takes a pool out before the driver destroys it, so that its handle can be another's at once: NULL
  * when it is not known. Then it was destroyed or it was not. If it was empty all that it held goes;
  * else it stays charged, as the driver keeps it until the last allocation is freed, and goes by
- * pool_release_orphans().
+ * pool_release_orphans(), or if it is managed with the last piece.
  */
 struct pool *pool_take(const void *pool);
 void pool_end(struct pool *pool, bool was_empty);

@@ -7,8 +7,11 @@
 #include "base/sys.h"
 #include "core/doubt.h"
 #include "core/limit.h"
+#include "core/reaper.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
+#include "shm/kept.h"
+#include "shm/mirror.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,16 +28,17 @@ struct quota_state {
 	struct region *region;
 	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
-	_Atomic bool is_gone;        /* the region is not ours any more: nothing is given; atomic */
-	_Atomic bool has_complained; /* atomic */
-	_Atomic int64_t checked_ns;  /* when the region was looked at last, 0 = never; atomic */
-	struct limit limit;          /* atomic */
+	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
+	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
+	struct limit limit;         /* atomic */
 	/* Constant after quota_init(). */
 	bool counts_contexts;
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
 	/* Orders this process's changes of its slot; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
 	_Atomic int changers; /* threads that have the mutex or wait for it; atomic */
+	/* Devices on which a block is kept back for us, as bits; written under mutex, atomic. */
+	_Atomic uint32_t small_devices;
 	/* mutex */
 	bool has_left;    /* the monitors see the slot free */
 	int32_t host_pid; /* our pid in NVML's lists where it is another there, else 0 */
@@ -116,36 +120,17 @@ static struct account_holder *holder_of(int d)
 	return h;
 }
 
-static void store(uint64_t *word, uint64_t value)
-{
-	__atomic_store_n(word, value, __ATOMIC_RELEASE);
-}
-
-/*
- * Shows the monitors what this process holds. mutex held, so there is one writer; total grows first
- * and shrinks last, so that it never is below the sum of its parts.
- */
+/* Shows the monitors what this process holds. mutex held, so there is one writer. */
 static void mirror(int d, bool grows)
 {
-	struct hami_slot *slot = &state.s.region->hami->procs[state.s.slot];
 	const uint64_t *held = state.s.held_bytes[d];
-	uint64_t total = held[QUOTA_CONTEXT] + held[QUOTA_MODULE] + held[QUOTA_DATA];
-	struct hami_used *used;
 
-	if (state.s.has_left)
-		return;
-	store(&state.s.region->own->slots[state.s.slot].used_bytes[d], total);
-	if (d >= HAMI_DEVICES)
-		return;
-	used = &slot->used[d];
-	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_ACQ_REL);
-	if (grows)
-		store(&used->total_bytes, total);
-	store(&used->context_bytes, held[QUOTA_CONTEXT]);
-	store(&used->module_bytes, held[QUOTA_MODULE]);
-	store(&used->data_bytes, held[QUOTA_DATA]);
-	store(&used->total_bytes, total);
-	__atomic_fetch_add(&slot->seqlock, 1, __ATOMIC_RELEASE);
+	if (!state.s.has_left)
+		mirror_show(state.s.region, state.s.slot, d,
+			    &(struct mirror_held){ .context_bytes = held[QUOTA_CONTEXT],
+						   .module_bytes = held[QUOTA_MODULE],
+						   .data_bytes = held[QUOTA_DATA] },
+			    grows);
 }
 
 /* mutex held, the slot is ours. */
@@ -168,6 +153,8 @@ static void charge_again(void)
 
 		if (!state.s.is_settled[d])
 			continue;
+		if (atomic_load(&state.s.small_devices) >> d & 1)
+			kept_show(state.s.region->own, state.s.slot, d, true);
 		state.s.is_settled[d] = false;
 		h = holder_of(d);
 		if (h->bytes < bytes)
@@ -213,10 +200,22 @@ static void hold(int d, enum quota_kind kind, uint64_t bytes)
 	mirror(d, true);
 }
 
-/* mutex held, after check(). */
-static int add_locked(struct dev dev, enum quota_kind kind, uint64_t bytes)
+/* Of the limit, what is for who finds out whether the driver has room; the region is whole. */
+static uint64_t kept_of(struct dev dev)
 {
-	uint64_t limit = limit_of(dev, true);
+	return kept_is(state.s.region->own, dev.v) ? QUOTA_KEPT_BYTES : 0;
+}
+
+/* What may be held but for `kept_bytes`; 0: there is no limit. */
+static uint64_t less_kept(uint64_t limit, uint64_t kept_bytes)
+{
+	return limit > kept_bytes ? limit - kept_bytes : limit;
+}
+
+/* mutex held, after check(). */
+static int add_locked(struct dev dev, enum quota_kind kind, uint64_t bytes, uint64_t kept_bytes)
+{
+	uint64_t limit = less_kept(limit_of(dev, true), kept_bytes);
 	int rc = passes_alone(dev, bytes, limit) ? -EDQUOT :
 						   account_add(holder_of(dev.v), bytes, limit);
 
@@ -225,14 +224,14 @@ static int add_locked(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	return rc;
 }
 
-static int add(struct dev dev, enum quota_kind kind, uint64_t bytes)
+int quota_take(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc;
 
 	lock();
 	rc = check();
 	if (rc == 0)
-		rc = add_locked(dev, kind, bytes);
+		rc = add_locked(dev, kind, bytes, kept_of(dev));
 	unlock();
 	return rc;
 }
@@ -250,7 +249,7 @@ static void set_doubted(int d, uint64_t bytes)
 		     state.s.all_doubted_bytes);
 }
 
-int quota_doubt(struct dev dev, uint64_t bytes)
+int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc;
 
@@ -260,7 +259,7 @@ int quota_doubt(struct dev dev, uint64_t bytes)
 	rc = check();
 	if (rc == 0) {
 		set_doubted(dev.v, state.s.doubted_bytes[dev.v] + bytes);
-		rc = add_locked(dev, QUOTA_DATA, bytes);
+		rc = add_locked(dev, kind, bytes, 0);
 		if (rc < 0)
 			set_doubted(dev.v, state.s.doubted_bytes[dev.v] - bytes);
 	}
@@ -274,21 +273,11 @@ void quota_check_path(void)
 		lose_region();
 }
 
-/* Gives back what the dead hold. A region that cannot be opened again is said once. */
+/* Gives back what the dead hold. */
 static void reap(void)
 {
-	int held = sys_cancel_hold();
-	int rc = is_whole() ? slot_reap(state.s.region, (int)state.s.slot) : 0;
-
-	if (rc < 0)
-		quota_check_path();
-	if (rc < 0 && !atomic_load(&state.s.is_gone) &&
-	    !atomic_exchange(&state.s.has_complained, true))
-		log_warn(
-			"region %s cannot be opened again (%s): what processes that die hold stays "
-			"counted",
-			state.s.region->path, strerror(-rc));
-	sys_cancel_release(held);
+	if (is_whole())
+		reaper_reap(state.s.region, (int)state.s.slot);
 }
 
 void quota_reap(void)
@@ -296,9 +285,36 @@ void quota_reap(void)
 	reap();
 }
 
+bool quota_serve_reap(void)
+{
+	return is_whole() && reaper_serve(state.s.region, (int)state.s.slot);
+}
+
+void quota_keep_block(struct dev dev, bool has_small)
+{
+	uint32_t bit = UINT32_C(1) << dev.v;
+
+	if ((atomic_load_explicit(&state.s.small_devices, memory_order_relaxed) & bit) ==
+	    (has_small ? bit : 0))
+		return;
+	lock();
+	if (has_small)
+		atomic_fetch_or(&state.s.small_devices, bit);
+	else
+		atomic_fetch_and(&state.s.small_devices, ~bit);
+	if (check() == 0)
+		kept_show(state.s.region->own, state.s.slot, dev.v, has_small);
+	unlock();
+}
+
+uint64_t quota_kept(struct dev dev)
+{
+	return is_whole() && kept_look(state.s.region->own, dev.v) ? QUOTA_KEPT_BYTES : 0;
+}
+
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
-	int rc = add(dev, kind, bytes);
+	int rc = quota_take(dev, kind, bytes);
 	int64_t end_ns = 0;
 
 	if (rc != -EDQUOT)
@@ -306,8 +322,8 @@ int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
 	reap();
 	do
-		rc = add(dev, kind, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
+		rc = quota_take(dev, kind, bytes);
+	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
 	return rc;
 }
 
@@ -325,13 +341,13 @@ static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 	account_sub(holder_of(d), bytes);
 }
 
-void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes)
+void quota_doubt_over(struct dev dev, enum quota_kind kind, uint64_t bytes, uint64_t back_bytes)
 {
 	uint64_t *doubted = &state.s.doubted_bytes[dev.v];
 
 	lock();
 	if (back_bytes)
-		take_off(dev.v, QUOTA_DATA, back_bytes);
+		take_off(dev.v, kind, back_bytes);
 	if (check() == 0)
 		set_doubted(dev.v, *doubted - bytes_least(*doubted, bytes));
 	unlock();
@@ -537,7 +553,11 @@ struct quota_share quota_share(struct dev dev, int64_t now_ns)
 		settle(dev, now_ns);
 	if (is_region_whole)
 		used = total_bytes(dev);
-	return (struct quota_share){ .limit_bytes = limit, .left_bytes = left_of(limit, used) };
+	return (struct quota_share){
+		.limit_bytes = limit,
+		.left_bytes = left_of(is_region_whole ? less_kept(limit, kept_of(dev)) : limit,
+				      used),
+	};
 }
 
 bool quota_is_over(struct dev dev)
@@ -564,24 +584,9 @@ const char *quota_uuid(struct dev dev)
 	return state.s.limit.uuid[dev.v];
 }
 
-uint64_t quota_context_bytes(struct dev dev)
+struct ration_device *quota_device(struct dev dev)
 {
-	const struct ration_device *device = &state.s.region->own->devices[dev.v];
-	uint64_t bytes, physical;
-
-	if (!is_whole())
-		return 0;
-	bytes = __atomic_load_n(&device->context_bytes, __ATOMIC_RELAXED);
-	physical = device->physical_bytes;
-	/* It is in reach of others: what no card could hold was not learnt. */
-	return physical && bytes > physical ? 0 : bytes;
-}
-
-void quota_learn_context(struct dev dev, uint64_t bytes)
-{
-	if (is_whole())
-		__atomic_store_n(&state.s.region->own->devices[dev.v].context_bytes, bytes,
-				 __ATOMIC_RELAXED);
+	return is_whole() ? &state.s.region->own->devices[dev.v] : NULL;
 }
 
 bool quota_counts_contexts(void)

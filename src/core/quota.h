@@ -23,15 +23,28 @@ void quota_init(struct region *region, struct slot *slot);
  */
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
+/* As that, at once: nothing is reaped or waited for. */
+int quota_take(struct dev dev, enum quota_kind kind, uint64_t bytes);
+
 /*
- * As that, of QUOTA_DATA, in doubt: the most that a call about to be made may take, all or some of
- * which comes back after it. Nobody is refused for want of it before it was waited for, a little.
- * At once: nothing is reaped or waited for.
+ * This process has allocations on the device that share blocks with others, or none any more: while
+ * any of the tenant's has, quota_reserve() leaves QUOTA_KEPT_BYTES of the limit (shm/kept.h).
  */
-int quota_doubt(struct dev dev, uint64_t bytes);
+#define QUOTA_KEPT_BYTES (UINT64_C(2) << 20)
+void quota_keep_block(struct dev dev, bool has_small);
+
+/* What is kept back now: that, or 0 where none has any, by a look at all slots. */
+uint64_t quota_kept(struct dev dev);
+
+/*
+ * As quota_take(), in doubt: the most that a call about to be made may take, all or
+ * some of which comes back after it. Nobody is refused for want of it before it was waited for, a
+ * little. Up to the limit, with what quota_reserve() leaves.
+ */
+int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes);
 
 /* The call is over: `bytes` are in doubt no more, `back_bytes` of them are released. */
-void quota_doubt_over(struct dev dev, uint64_t bytes, uint64_t back_bytes);
+void quota_doubt_over(struct dev dev, enum quota_kind kind, uint64_t bytes, uint64_t back_bytes);
 
 /* What all have in doubt on the device, and perhaps more; the dead too, until they are reaped. */
 uint64_t quota_doubted(struct dev dev);
@@ -80,6 +93,9 @@ void quota_settle(struct dev dev);
 /* Takes off what dead processes held of anything. Before something is refused. */
 void quota_reap(void);
 
+/* Does that for threads that cannot (core/reaper.h); true when any waited. Who serves, often. */
+bool quota_serve_reap(void);
+
 /* This process's slot in the region. */
 unsigned quota_slot(void);
 
@@ -117,8 +133,8 @@ bool quota_is_over(struct dev dev);
 uint64_t quota_left(struct dev dev);
 
 /*
- * What quota_limit() and quota_left() say, where there is a limit after quota_settle(), by
- * one look at the region. `now_ns` is clock_now_ns().
+ * What quota_limit() says and quota_reserve() would give, where there is a limit after
+ * quota_settle(), by one look at the region. `now_ns` is clock_now_ns().
  */
 struct quota_share {
 	uint64_t limit_bytes, left_bytes;
@@ -128,12 +144,8 @@ struct quota_share quota_share(struct dev dev, int64_t now_ns);
 /* Name of the device, for messages. */
 const char *quota_uuid(struct dev dev);
 
-/*
- * What one context was last seen to cost on the device, by any process of the tenant: 0 = not
- * known. And a process that has seen it says so.
- */
-uint64_t quota_context_bytes(struct dev dev);
-void quota_learn_context(struct dev dev, uint64_t bytes);
+/* What the region says of the device; NULL when it is not ours any more. */
+struct ration_device *quota_device(struct dev dev);
 
 /* False when the tenant was set up so that contexts and modules do not count. */
 bool quota_counts_contexts(void);

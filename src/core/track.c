@@ -5,6 +5,7 @@
 #include "core/blocks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { FIRST, LAST, ENDS };
@@ -39,6 +40,7 @@ struct track_state {
 	int64_t physical_bytes[RATION_DEVICES];
 	int64_t managed_bytes[RATION_DEVICES];
 	uint64_t weightless_count[RATION_DEVICES];
+	_Atomic uint64_t small_count[RATION_DEVICES]; /* written under mutex, atomic */
 };
 PROCESS_STATE(track_state, state);
 
@@ -169,6 +171,7 @@ static uint64_t drop(struct track_node *node)
 
 	*count_of(&node->t) -= (int64_t)bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
+	atomic_fetch_sub(&state.s.small_count[d], node->t.is_small);
 	free(node);
 	return bytes;
 }
@@ -203,6 +206,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	attach_blocks(node);
 	*count_of(what) += (int64_t)out->new_bytes;
 	state.s.weightless_count[what->dev.v] += is_weightless(what);
+	atomic_fetch_add(&state.s.small_count[what->dev.v], what->is_small);
 	node->seq = ++state.s.seq;
 	old = find_node(what->addr);
 	if (old) {
@@ -364,6 +368,11 @@ bool track_has_block(struct dev dev)
 	has = state.s.block_count[dev.v] > 0;
 	pthread_mutex_unlock(&state.s.mutex);
 	return has;
+}
+
+bool track_has_small(struct dev dev)
+{
+	return atomic_load(&state.s.small_count[dev.v]) > 0;
 }
 
 static uint64_t count_read(const int64_t *count)

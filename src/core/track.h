@@ -30,6 +30,7 @@ struct track {
 	struct dev dev;
 	bool is_managed; /* no blocks, and not in the driver's figure for the process */
 	bool is_object;  /* no blocks: an array or the like, by its handle; `bytes` are charged */
+	bool is_small;   /* shares a block with others */
 };
 
 /* Starts: fork children begin with nothing. */
@@ -103,6 +104,9 @@ uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev);
 
 /* True when the device has a block that may have room for a small allocation. */
 bool track_has_block(struct dev dev);
+
+/* True while the device has small allocations, objects too. */
+bool track_has_small(struct dev dev);
 
 /* Bytes entered on the device that the driver's figure for the process holds too: not managed. */
 uint64_t track_physical(struct dev dev);

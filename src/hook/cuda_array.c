@@ -1,12 +1,22 @@
 /*
  * Arrays and mipmaps. How much memory one takes no call tells: rows and slices are padded as the
- * card likes. Its texels are reserved, and it is charged by what the driver's figure grew.
+ * card likes. The most that it can be is reserved, and it is charged by what the driver's figure
+ * grew.
  */
+#include "base/bytes.h"
 #include "core/gate.h"
 #include "hook/enter.h"
 #include "hook/room.h"
 
 #include <errno.h>
+
+/* Formats of packed 4 by 4 texels: at most 16 bytes for them, whatever the channels. */
+enum { FORMAT_BC_FIRST = 0x91, FORMAT_BC_LAST = 0x9e };
+
+static bool is_packed(CUarray_format format)
+{
+	return (int)format >= FORMAT_BC_FIRST && (int)format <= FORMAT_BC_LAST;
+}
 
 /* Bytes of a channel; 0 of the formats with other names, of which some pack several channels. */
 static uint64_t channel_bytes(CUarray_format format)
@@ -28,6 +38,9 @@ static uint64_t channel_bytes(CUarray_format format)
 	}
 }
 
+/* Tiles: rows in bytes, and how many rows and slices one has at least and at most. */
+enum { ROW_BYTES = 128, ROWS_LEAST = 8, ROWS_MOST = 256, SLICES_MOST = 32 };
+
 /* An array as any of the descriptors has it. */
 struct shape {
 	uint64_t width, height, depth;
@@ -41,17 +54,43 @@ static uint64_t side(uint64_t side_of_first, unsigned level)
 	return level < 64 && side_of_first >> level ? side_of_first >> level : 1;
 }
 
-/* Bytes of the texels of one level. False: more than 64 bits hold. */
+/* The most that a texel takes. */
+static uint64_t texel_bytes(const struct shape *s)
+{
+	uint64_t each = channel_bytes(s->format);
+
+	if (is_packed(s->format))
+		return 1;
+	return (each ? each : 4) * side(s->channels, 0);
+}
+
+/*
+ * A side made whole tiles: these are powers of two, no larger than what holds the side nor than
+ * `most`, and at least `least`.
+ */
+static uint64_t whole_tiles(uint64_t length, uint64_t least, uint64_t most)
+{
+	uint64_t tile = least;
+
+	while (tile < length && tile < most)
+		tile *= 2;
+	return bytes_round_up(length, tile);
+}
+
+/*
+ * The most bytes that one level takes, padded as the card likes: 1-D arrays were seen to take 8
+ * times their row (docs/real-gpu.md). False: more than 64 bits hold.
+ */
 static bool level_bytes(const struct shape *s, unsigned level, uint64_t *out_bytes)
 {
 	bool is_layered = s->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
-	uint64_t texels;
+	uint64_t row = bytes_round_up(side(s->width, level) * texel_bytes(s), ROW_BYTES);
+	uint64_t rows = whole_tiles(side(s->height, level), ROWS_LEAST, ROWS_MOST);
+	uint64_t slices = is_layered ? side(s->depth, 0) :
+				       whole_tiles(side(s->depth, level), 1, SLICES_MOST);
 
-	return !__builtin_mul_overflow(side(s->width, level), side(s->height, level), &texels) &&
-	       !__builtin_mul_overflow(texels, side(s->depth, is_layered ? 0 : level), &texels) &&
-	       !__builtin_mul_overflow(texels,
-				       side(channel_bytes(s->format), 0) * side(s->channels, 0),
-				       out_bytes);
+	return !__builtin_mul_overflow(row, rows, out_bytes) &&
+	       !__builtin_mul_overflow(*out_bytes, slices, out_bytes);
 }
 
 /* Levels beyond the last one of a single texel are not there; no device has sides so long. */
@@ -78,20 +117,22 @@ static bool is_plausible(const struct shape *s)
 }
 
 /*
- * Bytes of the texels: what it takes at least, so that nothing is refused that fits. What padding
- * takes on top is known after the call, and one that then passes the limit is undone. 0 for what
- * takes no memory (sparse, deferred) or what the driver will refuse.
+ * The most bytes that it takes, so that it never passes the limit; what it takes less is given back
+ * after the call. 0 for what takes no memory (sparse, deferred) or what the driver will refuse.
  */
-static uint64_t estimate(const struct shape *s)
+static uint64_t bound(const struct shape *s)
 {
 	uint64_t sum = 0, bytes;
 
 	if (s->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) || !is_plausible(s))
 		return 0;
-	for (unsigned l = 0; l < s->levels && l < LEVELS_MAX; l++)
-		if (!level_bytes(s, l, &bytes) || __builtin_add_overflow(sum, bytes, &sum) ||
-		    sum > UINT64_MAX / 4)
-			return 0;
+	for (unsigned l = 0; l < s->levels && l < LEVELS_MAX; l++) {
+		if (!level_bytes(s, l, &bytes))
+			return UINT64_MAX;
+		if (bytes > TRACK_SMALL_BYTES)
+			bytes = bytes_round_up(bytes, TRACK_BLOCK_BYTES);
+		sum = bytes_sum(sum, bytes);
+	}
 	return sum;
 }
 
@@ -138,6 +179,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	enum enter what = ENTER_FORWARD;
 	struct charge charge;
 	const void *ctx, *handle;
+	uint64_t most_bytes;
 	struct dev dev;
 	CUresult res;
 	int rc;
@@ -148,13 +190,11 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 		return enter_refusal();
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(c));
-	rc = charge_reserve_object(&charge, dev, ctx, estimate(shape));
-	/* Perhaps a small one fits into what the card has given already. */
-	if (rc == -EDQUOT && estimate(shape) <= TRACK_SMALL_BYTES)
-		rc = charge_reserve_object(&charge, dev, ctx, 0);
+	most_bytes = bound(shape);
+	rc = charge_reserve_object(&charge, dev, ctx, most_bytes);
 	if (rc < 0)
-		return enter_refused_now(rc, dev, estimate(shape));
-	res = ROOM_CALL(dev, estimate(shape), call(c));
+		return enter_refused_now(rc, dev, most_bytes);
+	res = ROOM_CALL(dev, most_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&charge);
 		return res;
@@ -169,7 +209,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 		GATE_CALL(undo(handle));
 		charge_cancel(&charge);
 	}
-	return enter_refused(-EDQUOT, dev, estimate(shape));
+	return enter_refused(-EDQUOT, dev, most_bytes);
 }
 
 static CUresult destroy_array(const void *handle)

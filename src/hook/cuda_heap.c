@@ -2,6 +2,8 @@
 #include "base/bytes.h"
 #include "core/gate.h"
 #include "core/green.h"
+#include "core/learnt.h"
+#include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
@@ -10,11 +12,18 @@
 #include "hook/room.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 /* No thread has more local memory than that, whatever the device: beyond it the driver refuses. */
 #define STACK_MOST_BYTES (512u << 10)
 /* The card gives heaps and buffers in blocks. */
 #define HEAP_BLOCK_BYTES (UINT64_C(2) << 20)
+
+/* More than a green context was seen to take on any card. */
+#define GREEN_MOST_BYTES (UINT64_C(8) << 20)
+
+/* What one takes, the least that was seen in this program; 0: none was made yet. Atomic. */
+static _Atomic uint64_t green_bytes;
 
 /* What a change of a limit will take, reserved before it. */
 struct reserved {
@@ -130,10 +139,35 @@ static void enter_green(CUgreenCtx green, CUdevice ord)
 	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 }
 
+/* What the next one is likely to cost: what one cost in this process, before that more. */
+static uint64_t likely_green_bytes(void)
+{
+	uint64_t seen_bytes = atomic_load(&green_bytes);
+
+	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
+}
+
+/* The primary context comes with the first one, if it is not there yet. */
+static uint64_t primary_bytes(struct dev dev, CUdevice ord)
+{
+	return gpu_cuda_primary_active((struct cuda_ord){ ord }) ? 0 : learnt_context_bytes(dev);
+}
+
+/* Other threads' modules may be in it: the least that was seen counts. */
+static void learn_green(uint64_t bytes)
+{
+	uint64_t seen = atomic_load(&green_bytes);
+
+	while (bytes && (seen == 0 || bytes < seen))
+		if (atomic_compare_exchange_weak(&green_bytes, &seen, bytes))
+			break;
+}
+
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
 	struct overhead o;
+	uint64_t bytes = 0;
 	CUresult res;
 
 	if (!ENTER_HAS(cuGreenCtxCreate))
@@ -141,13 +175,21 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
+	if (o.counts)
+		bytes = bytes_sum(likely_green_bytes(), primary_bytes(o.dev, dev));
+	res = overhead_reserve(&o, bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
 	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :
 			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
-	if (res == CUDA_SUCCESS)
-		gpu_fence_add_primary((struct cuda_ord){ dev });
-	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
-		if (res == CUDA_SUCCESS)
-			enter_green(*out_green, dev);
+	if (res != CUDA_SUCCESS) {
+		overhead_cancel(&o);
+		return res;
+	}
+	gpu_fence_add_primary((struct cuda_ord){ dev });
+	if (overhead_finish(&o) == 0) {
+		learn_green(overhead_taken(&o));
+		enter_green(*out_green, dev);
 		return res;
 	}
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));

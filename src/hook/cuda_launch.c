@@ -6,18 +6,29 @@
 	unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, \
 		unsigned int
 #define BLOCKS ((uint64_t)b * c * d)
+/* What NULL means to the calls for per-thread streams. */
+#define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-WORK_WITH(cuLaunchKernel, uses_launch(a, j, k), a, work_kernel(i, false, a, BLOCKS), CUfunction,
-	  SHAPE, CUstream, void **, void **)
-WORK_WITH(cuLaunchKernel_ptsz, uses_launch(a, j, k), a, work_kernel(i, true, a, BLOCKS), CUfunction,
-	  SHAPE, CUstream, void **, void **)
-WORK_WITH(cuLaunchKernelEx, uses_launch(b, c, d), b, work_config(a, false, b),
+static void uses_config(const CUlaunchConfig *config, bool is_per_thread, CUfunction function,
+			void *const *params, void *const *extra)
+{
+	if (!config)
+		return;
+	uses_launch(function, (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ,
+		    is_per_thread ? OWN(config->hStream) : config->hStream, params, extra);
+}
+
+WORK_WITH(cuLaunchKernel, uses_launch(a, BLOCKS, i, j, k), a, work_kernel(i, false, a, BLOCKS),
+	  CUfunction, SHAPE, CUstream, void **, void **)
+WORK_WITH(cuLaunchKernel_ptsz, uses_launch(a, BLOCKS, OWN(i), j, k), a,
+	  work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **, void **)
+WORK_WITH(cuLaunchKernelEx, uses_config(a, false, b, c, d), b, work_config(a, false, b),
 	  const CUlaunchConfig *, CUfunction, void **, void **)
-WORK_WITH(cuLaunchKernelEx_ptsz, uses_launch(b, c, d), b, work_config(a, true, b),
+WORK_WITH(cuLaunchKernelEx_ptsz, uses_config(a, true, b, c, d), b, work_config(a, true, b),
 	  const CUlaunchConfig *, CUfunction, void **, void **)
-WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, j, NULL), a, work_kernel(i, false, a, BLOCKS),
-	  CUfunction, SHAPE, CUstream, void **)
-WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, j, NULL), a,
+WORK_WITH(cuLaunchCooperativeKernel, uses_launch(a, BLOCKS, i, j, NULL), a,
+	  work_kernel(i, false, a, BLOCKS), CUfunction, SHAPE, CUstream, void **)
+WORK_WITH(cuLaunchCooperativeKernel_ptsz, uses_launch(a, BLOCKS, OWN(i), j, NULL), a,
 	  work_kernel(i, true, a, BLOCKS), CUfunction, SHAPE, CUstream, void **)
 WORK(cuLaunch, a, work_kernel(NULL, false, a, 1), CUfunction)
 WORK(cuLaunchGrid, a, work_kernel(NULL, false, a, (uint64_t)(unsigned)b *(unsigned)c), CUfunction,

@@ -1,4 +1,5 @@
 /* Linear, pitched and managed memory. */
+#include "core/piece.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 #include "hook/own_row.h"
@@ -234,6 +235,7 @@ static CUresult free_by(CUresult res, CUdeviceptr addr, struct track_node *node,
 CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 {
 	struct track_node *node;
+	struct piece *piece;
 	struct dev dev = { 0 };
 	CUresult res;
 
@@ -242,7 +244,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 	if (movable_has(addr) && movable_free(addr, &res) == MOVABLE_DONE)
 		return res;
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
-	return free_by(GATE_CALL(real.cuMemFree_v2(addr)), addr, node, dev);
+	piece = node ? NULL : piece_take(addr);
+	res = GATE_CALL(real.cuMemFree_v2(addr));
+	piece_over(piece, res == CUDA_SUCCESS);
+	return free_by(res, addr, node, dev);
 }
 
 CUresult hook_cuMemFree(CUdeviceptr_v1 addr)

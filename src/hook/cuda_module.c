@@ -3,33 +3,67 @@
  * shows.
  */
 #include "core/gate.h"
-#include "core/image.h"
 #include "core/library.h"
+#include "core/small.h"
 #include "hook/first_launch.h"
+#include "hook/loading.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
-static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
-			      uint64_t bytes)
+static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
 {
-	(void)bytes;
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
+	else if (o->counts)
+		small_note_module(o->dev);
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
 	GATE_CALL(real.cuModuleUnload(*module));
 	return overhead_refuse(o);
 }
 
-/* Its variables come with the first question for something in it. */
+/*
+ * Defines hook_<sym>(params): a load of a module into *out_module, of what takes `bytes`, that
+ * calls the driver with args.
+ */
+#define LOAD_MODULE(sym, bytes, params, args)                                           \
+	CUresult hook_##sym params                                                      \
+	{                                                                               \
+		struct overhead o;                                                      \
+		CUresult res;                                                           \
+                                                                                        \
+		if (!ENTER_HAS(sym))                                                    \
+			return enter_missing();                                         \
+		overhead_begin(&o);                                                     \
+		res = overhead_reserve(&o, o.counts ? (bytes) : 0);                     \
+		if (res != CUDA_SUCCESS)                                                \
+			return res;                                                     \
+		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module); \
+	}
+
+LOAD_MODULE(cuModuleLoad, loading_file_bytes(path), (CUmodule * out_module, const char *path),
+	    (out_module, path))
+LOAD_MODULE(cuModuleLoadData, loading_bytes(image), (CUmodule * out_module, const void *image),
+	    (out_module, image))
+LOAD_MODULE(cuModuleLoadDataEx, loading_bytes(image),
+	    (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
+	     void **values),
+	    (out_module, image, count, options, values))
+LOAD_MODULE(cuModuleLoadFatBinary, loading_bytes(image), (CUmodule * out_module, const void *image),
+	    (out_module, image))
+
+/*
+ * After a load of a library: eager drivers may have taken its memory now, else it comes with the
+ * first question for something in it.
+ */
 static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library,
-			       uint64_t bytes)
+			       struct library_need need)
 {
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
-	else if (o->counts)
-		library_note(*library, bytes);
+	else if (init_is_member())
+		library_note(*library, need.image, need.bytes);
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
 	library_end(*library);
@@ -37,44 +71,68 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 	return overhead_refuse(o);
 }
 
-/*
- * Defines hook_<sym>(params): a load of `image` (NULL: of a file) into *out, finished by `finish`,
- * that calls the driver with args; its variables are taken then if is_whole.
- */
-#define LOAD(sym, finish, is_whole, out, image, params, args)                    \
-	CUresult hook_##sym params                                               \
-	{                                                                        \
-		uint64_t bytes = image_variable_bytes(image);                    \
-		struct overhead o;                                               \
-		CUresult res;                                                    \
-                                                                                 \
-		if (!ENTER_HAS(sym))                                             \
-			return enter_missing();                                  \
-		overhead_begin(&o);                                              \
-		res = overhead_reserve(&o, (is_whole) ? bytes : 0);              \
-		if (res != CUDA_SUCCESS)                                         \
-			return res;                                              \
-		return finish(&o, ROOM_CALL_HERE(0, real.sym args), out, bytes); \
-	}
+/* The program leaves the image where it is. */
+static bool is_preserved(const CUlibraryOption *options, unsigned count)
+{
+	for (unsigned i = 0; options && i < count; i++)
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+			return true;
+	return false;
+}
 
-LOAD(cuModuleLoad, finish_module, true, out_module, NULL, (CUmodule * out_module, const char *path),
-     (out_module, path))
-LOAD(cuModuleLoadData, finish_module, true, out_module, image,
-     (CUmodule * out_module, const void *image), (out_module, image))
-LOAD(cuModuleLoadDataEx, finish_module, true, out_module, image,
-     (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
-      void **values),
-     (out_module, image, count, options, values))
-LOAD(cuModuleLoadFatBinary, finish_module, true, out_module, image,
-     (CUmodule * out_module, const void *image), (out_module, image))
-LOAD(cuLibraryLoadData, finish_library, false, out_library, code,
-     (CUlibrary * out_library, const void *code, CUjit_option *jit_options, void **jit_values,
-      unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
-     (out_library, code, jit_options, jit_values, jit_count, options, values, count))
-LOAD(cuLibraryLoadFromFile, finish_library, false, out_library, NULL,
-     (CUlibrary * out_library, const char *path, CUjit_option *jit_options, void **jit_values,
-      unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
-     (out_library, path, jit_options, jit_values, jit_count, options, values, count))
+/* An image that may go is looked at now; else it is when the library comes to a context. */
+static struct library_need need_of(const void *code, const CUlibraryOption *options, unsigned count)
+{
+	if (is_preserved(options, count) && !loading_is_eager())
+		return (struct library_need){ .image = code };
+	return (struct library_need){ .bytes = loading_bytes(code) };
+}
+
+CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_option *jit_options,
+				void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+				void **values, unsigned int count)
+{
+	struct library_need need = { 0 };
+	struct overhead o;
+	CUresult res = CUDA_SUCCESS;
+
+	if (!ENTER_HAS(cuLibraryLoadData))
+		return enter_missing();
+	overhead_begin(&o);
+	if (init_is_member())
+		need = need_of(code, options, count);
+	if (loading_is_eager())
+		res = overhead_reserve(&o, need.bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = ROOM_CALL_HERE(0, real.cuLibraryLoadData(out_library, code, jit_options, jit_values,
+						       jit_count, options, values, count));
+	return finish_library(&o, res, out_library, need);
+}
+
+CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
+				    CUjit_option *jit_options, void **jit_values,
+				    unsigned int jit_count, CUlibraryOption *options, void **values,
+				    unsigned int count)
+{
+	struct library_need need = { 0 };
+	struct overhead o;
+	CUresult res = CUDA_SUCCESS;
+
+	if (!ENTER_HAS(cuLibraryLoadFromFile))
+		return enter_missing();
+	overhead_begin(&o);
+	if (init_is_member())
+		need.bytes = loading_file_bytes(path);
+	if (loading_is_eager())
+		res = overhead_reserve(&o, need.bytes);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = ROOM_CALL_HERE(0,
+			     real.cuLibraryLoadFromFile(out_library, path, jit_options, jit_values,
+							jit_count, options, values, count));
+	return finish_library(&o, res, out_library, need);
+}
 
 /* Nobody takes what an unload gives back for something else's. */
 static void begin_unload(struct overhead *o)

@@ -6,6 +6,7 @@
 #include "core/doubt.h"
 #include "core/handle.h"
 #include "core/hole.h"
+#include "core/piece.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
@@ -211,6 +212,18 @@ static int settle(struct pool_doubt *d, CUmemoryPool pool)
 	return gpu_pool_settle_doubt(d);
 }
 
+/* The driver gave memory of the pool; what a capture gives is a graph's. */
+static void given(const struct async *a, CUmemoryPool pool)
+{
+	bool may_be_managed = pool_any_managed();
+
+	if ((may_be_managed || a->size_bytes > POOL_STEP_BYTES) && is_capturing(a->stream))
+		return;
+	hole_given(pool, *a->out_addr, a->size_bytes);
+	if (may_be_managed)
+		pool_given(pool, *a->out_addr);
+}
+
 /* Calls the driver and settles. */
 static int call_and_settle(struct request *r, const struct async *a, async_fn *call, struct dev dev,
 			   CUresult *out_res)
@@ -224,10 +237,8 @@ static int call_and_settle(struct request *r, const struct async *a, async_fn *c
 	*out_res = ROOM_CALL(dev, bytes_round_up(a->size_bytes, POOL_STEP_BYTES), call(a));
 	if (!a->is_named && *out_res == CUDA_SUCCESS)
 		gpu_pool_of(*a->out_addr, &pool);
-	/* What a capture gives is a graph's. */
-	if (*out_res == CUDA_SUCCESS &&
-	    (a->size_bytes <= POOL_STEP_BYTES || !is_capturing(a->stream)))
-		hole_given(pool, *a->out_addr, a->size_bytes);
+	if (*out_res == CUDA_SUCCESS)
+		given(a, pool);
 	rc = settle(&r->doubt, pool);
 	if (r->is_alone)
 		hole_alone_end();
@@ -262,6 +273,7 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	rc = call_and_settle(&r, a, call, dev, &res);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
+		piece_over(piece_take(*a->out_addr), true);
 		GATE_CALL(give_back(*a->out_addr, a->stream));
 		gpu_pool_undo(&r.doubt, a->stream);
 	}
@@ -335,6 +347,7 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUs
 {
 	struct dev dev = { 0 };
 	struct track_node *node;
+	struct piece *piece;
 	CUresult res;
 	bool is_hole;
 
@@ -346,11 +359,13 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUs
 	}
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
 	is_hole = !node && hole_any();
+	piece = !node && piece_any() && !is_capturing(named) ? piece_take(addr) : NULL;
 	if (is_hole)
 		hole_free_begin(addr, gpu_pool_stream_id(named));
 	res = GATE_CALL(call(addr, stream));
 	if (is_hole)
 		hole_free_end(addr, res == CUDA_SUCCESS);
+	piece_over(piece, res == CUDA_SUCCESS);
 	if (node && res == CUDA_SUCCESS) {
 		charge_look_later(dev);
 		charge_end(node, dev);

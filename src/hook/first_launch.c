@@ -8,6 +8,7 @@
 #include "drv/relaxed.h"
 #include "hook/again.h"
 #include "hook/enter.h"
+#include "hook/loading.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
 
@@ -54,22 +55,13 @@ bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes)
 	return is_known;
 }
 
-static bool is_eager(void)
-{
-	CUmoduleLoadingMode mode;
-
-	return !real.cuModuleGetLoadingMode ||
-	       (real.cuModuleGetLoadingMode(&mode) == CUDA_SUCCESS &&
-		mode == CU_MODULE_EAGER_LOADING);
-}
-
 static bool is_loaded(CUfunction function)
 {
 	CUfunctionLoadingState is;
 
 	if (real.cuFuncIsLoaded && real.cuFuncIsLoaded(&is, function) == CUDA_SUCCESS)
 		return is == CU_FUNCTION_LOADING_STATE_LOADED;
-	return is_eager();
+	return loading_is_eager();
 }
 
 void first_launch_loaded(CUfunction function)
@@ -107,7 +99,7 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
 		return;
 	function_enter(kernel, FUNCTION_KERNEL, library);
 	again_void();
-	if (!function_is_settled(kernel) && is_eager() && real.cuKernelGetAttribute &&
+	if (!function_is_settled(kernel) && loading_is_eager() && real.cuKernelGetAttribute &&
 	    gpu_cuda_current_device(&ord) &&
 	    real.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, ord.v) ==
 		    CUDA_SUCCESS &&
@@ -173,8 +165,11 @@ CUresult first_launch_let_in(CUfunction handle)
 	before = relaxed_begin();
 	res = GATE_CALL(real.cuKernelGetFunction(&function, (CUkernel)(void *)handle));
 	relaxed_end(before);
+	if (res == CUDA_SUCCESS)
+		return overhead_finish_library(&o, library, res);
 	/* What is wrong with it the launch says. */
-	return res == CUDA_SUCCESS ? overhead_finish_library(&o, library, res) : CUDA_SUCCESS;
+	overhead_cancel(&o);
+	return CUDA_SUCCESS;
 }
 
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured)

@@ -3,6 +3,7 @@
 #include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/gated.h"
+#include "hook/room.h"
 
 #include <stdlib.h>
 
@@ -108,15 +109,6 @@ CUresult graph_local_ask(CUgraph graph, uint32_t *out_thread_bytes)
 	return w.res;
 }
 
-/* Inside the gate, where nothing is waited for: libraries come in unasked. */
-static uint32_t bytes_now(CUgraph graph)
-{
-	struct walk w = { .lets_in = false };
-
-	see(&w, graph);
-	return w.most_bytes;
-}
-
 void graph_local_raise(CUgraphExec exec, uint32_t thread_bytes)
 {
 	uint32_t was;
@@ -145,36 +137,54 @@ CUresult graph_local_begin(struct local_growth *growth, CUgraphExec exec)
 	return first_launch_reserve(growth, bytes, exec);
 }
 
-/* What an executable graph needs once the call has changed it, found before the call. */
-#define CHANGE(sym, bytes, ...)                          \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))   \
-	{                                                \
-		uint32_t was_in;                         \
-		CUresult res;                            \
-                                                         \
-		if (!ENTER_HAS(sym))                     \
-			return enter_missing();          \
-		was_in = gate_enter();                   \
-		if (is_possible())                       \
-			graph_local_raise(a, bytes);     \
-		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
-		gate_leave(was_in);                      \
-		return res;                              \
-	}
-
-static uint32_t params_bytes(const CUgraphNodeParams *params)
+static void see_params(struct walk *w, const CUgraphNodeParams *p)
 {
-	return params && params->type == CU_GRAPH_NODE_TYPE_KERNEL ?
-		       bytes_of(params->kernel.func, params->kernel.kern) :
-		       0;
+	if (p && p->type == CU_GRAPH_NODE_TYPE_KERNEL)
+		see_kernel(w, p->kernel.func, p->kernel.kern);
 }
 
-CHANGE(cuGraphExecUpdate, bytes_now(b), CUgraphExec, CUgraph, CUgraphNode *,
+/*
+ * Before an executable graph is changed: the driver may take at once what its new kernels need.
+ * CUDA_SUCCESS, then local_finish() follows; or the answer for the program.
+ */
+static CUresult change_begin(struct local_growth *growth, CUgraphExec exec, const struct walk *w)
+{
+	CUresult res = w->res;
+
+	*growth = (struct local_growth){ .is_growing = false };
+	if (res == CUDA_SUCCESS && w->most_bytes)
+		res = first_launch_reserve(growth, w->most_bytes, NULL);
+	if (res == CUDA_SUCCESS)
+		graph_local_raise(exec, w->most_bytes);
+	return res;
+}
+
+/* A call that may bring kernels to the executable graph a; `look` has a walk w see them. */
+#define CHANGE(sym, look, ...)                                                             \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                     \
+	{                                                                                  \
+		struct walk w = { .lets_in = true };                                       \
+		struct local_growth growth;                                                \
+		CUresult res;                                                              \
+                                                                                           \
+		if (!ENTER_HAS(sym))                                                       \
+			return enter_missing();                                            \
+		if (is_possible())                                                         \
+			look;                                                              \
+		res = change_begin(&growth, a, &w);                                        \
+		if (res != CUDA_SUCCESS)                                                   \
+			return res;                                                        \
+		res = ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));                \
+		local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED); \
+		return res;                                                                \
+	}
+
+CHANGE(cuGraphExecUpdate, see(&w, b), CUgraphExec, CUgraph, CUgraphNode *,
        CUgraphExecUpdateResult *)
-CHANGE(cuGraphExecUpdate_v2, bytes_now(b), CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)
-CHANGE(cuGraphExecChildGraphNodeSetParams, bytes_now(c), CUgraphExec, CUgraphNode, CUgraph)
-CHANGE(cuGraphExecNodeSetParams, params_bytes(c), CUgraphExec, CUgraphNode, CUgraphNodeParams *)
-CHANGE(cuGraphExecKernelNodeSetParams, c ? bytes_of(c->func, NULL) : 0, CUgraphExec, CUgraphNode,
-       const CUDA_KERNEL_NODE_PARAMS_v1 *)
-CHANGE(cuGraphExecKernelNodeSetParams_v2, c ? bytes_of(c->func, c->kern) : 0, CUgraphExec,
-       CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)
+CHANGE(cuGraphExecUpdate_v2, see(&w, b), CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)
+CHANGE(cuGraphExecChildGraphNodeSetParams, see(&w, c), CUgraphExec, CUgraphNode, CUgraph)
+CHANGE(cuGraphExecNodeSetParams, see_params(&w, c), CUgraphExec, CUgraphNode, CUgraphNodeParams *)
+CHANGE(cuGraphExecKernelNodeSetParams, c ? see_kernel(&w, c->func, NULL) : (void)0, CUgraphExec,
+       CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
+CHANGE(cuGraphExecKernelNodeSetParams_v2, c ? see_kernel(&w, c->func, c->kern) : (void)0,
+       CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)

@@ -1,11 +1,13 @@
 #include "hook/making.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/turn.h"
 #include "base/units.h"
 #include "core/context.h"
+#include "core/learnt.h"
 #include "core/local.h"
 #include "core/still.h"
 #include "drv/gpu_cuda.h"
@@ -14,6 +16,10 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+
+/* More than a context was seen to cost on any card. */
+#define UNSEEN_MOST_BYTES (UINT64_C(1) << 30)
+#define UNSEEN_NAP_NS NSEC_PER_MSEC
 
 /* A context takes a tenth of a second; some cards are woken up first. */
 #define MAKER_WAIT_NS (5 * NSEC_PER_SEC)
@@ -58,7 +64,7 @@ void making_over(struct making *m)
 static uint64_t likely_bytes(struct dev dev)
 {
 	uint64_t seen = atomic_load(&state.s.seen_bytes[dev.v]);
-	uint64_t told = quota_context_bytes(dev);
+	uint64_t told = learnt_context_bytes(dev);
 
 	if (!quota_counts_contexts())
 		return 0;
@@ -84,15 +90,75 @@ static int look_before(struct making *m)
 	return rc;
 }
 
+/*
+ * True while the tenant has nothing on the device but what is in doubt, and so nobody who knows
+ * what a context costs there.
+ */
+static bool is_first(struct dev dev)
+{
+	/* First: what comes back meanwhile counts twice, not never. */
+	uint64_t doubted_bytes = quota_doubted(dev);
+
+	return quota_counts_contexts() && quota_limit(dev) && quota_used(dev) <= doubted_bytes;
+}
+
+/* All that the limit leaves, for what takes more than that, if what is said of it is true. */
+static void reserve_left(struct making *m)
+{
+	uint64_t left_bytes = quota_left(m->dev);
+
+	look_before(m);
+	if (charge_doubt_overhead(m->dev, QUOTA_CONTEXT, left_bytes) == 0)
+		m->unseen_bytes = left_bytes;
+	else
+		charge_begin();
+}
+
+/*
+ * The first context of the tenant on the device: it takes nobody knows how much. So it has that
+ * much in doubt, and others wait for what is learnt from it, unless the limit has as much for them
+ * too. Else what it costs is known by now, or it was not worth waiting for.
+ */
+static void reserve_unseen(struct making *m)
+{
+	int64_t end_ns = clock_now_ns() + MAKER_WAIT_NS;
+
+	while (m->expected_bytes == 0 && is_first(m->dev) && clock_now_ns() < end_ns) {
+		uint64_t left_bytes = quota_left(m->dev);
+		uint64_t bytes = bytes_least(left_bytes, UNSEEN_MOST_BYTES);
+
+		if (bytes == UNSEEN_MOST_BYTES || (bytes && quota_doubted(m->dev) == 0)) {
+			look_before(m);
+			if (charge_doubt_overhead(m->dev, QUOTA_CONTEXT, bytes) == 0) {
+				m->unseen_bytes = bytes;
+				return;
+			}
+		}
+		clock_sleep_ns(UNSEEN_NAP_NS);
+		m->expected_bytes = likely_bytes(m->dev);
+	}
+	if (m->expected_bytes == 0)
+		charge_begin();
+}
+
+/* The context is made and counted by the card's figure, or (`rc`) could not be. */
+static void end_unseen(struct making *m, int rc)
+{
+	if (m->unseen_bytes)
+		quota_doubt_over(m->dev, QUOTA_CONTEXT, m->unseen_bytes,
+				 rc < 0 ? m->unseen_bytes : 0);
+	m->unseen_bytes = 0;
+}
+
 /* Reserves what a context is likely to cost. No refusal stands on a stale figure. */
 static int reserve_bytes(struct making *m)
 {
 	int rc;
 
-	if (m->expected_bytes == 0) {
-		charge_begin();
+	if (m->expected_bytes == 0)
+		reserve_unseen(m);
+	if (m->expected_bytes == 0)
 		return 0;
-	}
 	rc = charge_reserve_context(m->dev, m->expected_bytes);
 	if (rc != -EDQUOT)
 		return rc;
@@ -105,8 +171,7 @@ static int reserve_bytes(struct making *m)
 	if (rc == -EDQUOT && !atomic_load(&state.s.seen_bytes[m->dev.v]) &&
 	    quota_used(m->dev) == 0) {
 		m->is_doubted = true;
-		look_before(m);
-		charge_begin();
+		reserve_left(m);
 		rc = 0;
 	}
 	return rc;
@@ -176,10 +241,14 @@ static uint64_t reserved_bytes(const struct making *m)
 
 void making_give_up(struct making *m)
 {
+	int rc;
+
 	charge_over();
 	/* Where the card can be asked, a look at it takes the reservation off. */
-	if (charge_reconcile(m->dev, QUOTA_CONTEXT) == -ENOTSUP)
+	rc = charge_reconcile(m->dev, QUOTA_CONTEXT);
+	if (rc == -ENOTSUP)
 		quota_release(m->dev, QUOTA_CONTEXT, reserved_bytes(m));
+	end_unseen(m, rc);
 	making_over(m);
 }
 
@@ -199,7 +268,7 @@ static void learn(struct making *m, bool is_alone)
 	while (seen == 0 || m->cost_bytes < seen)
 		if (atomic_compare_exchange_weak(seen_bytes, &seen, m->cost_bytes))
 			break;
-	quota_learn_context(m->dev, atomic_load(seen_bytes));
+	learnt_note_context(m->dev, atomic_load(seen_bytes));
 }
 
 /* No other change of this process's memory has begun since it was looked at. */
@@ -219,6 +288,8 @@ int making_finish(struct making *m, const void *ctx)
 	charge_over();
 	m->cost_bytes = m->expected_bytes;
 	rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
+	if (rc < 0)
+		end_unseen(m, rc);
 	now_bytes = quota_overhead(m->dev);
 	is_alone = is_alone && is_only_change(m);
 	if (rc == -ENOTSUP && own_row_find(m->dev, ctx)) {
@@ -229,6 +300,8 @@ int making_finish(struct making *m, const void *ctx)
 		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
 		learn(m, is_alone);
 	}
+	/* Who waited for it finds what was learnt. */
+	end_unseen(m, rc);
 	/* Without an answer of the card, the figure that was doubted stands. */
 	if (rc < 0 ? m->is_doubted : limit && quota_used(m->dev) > limit)
 		return -EDQUOT;

@@ -15,8 +15,9 @@ struct making {
 	bool is_doubted; /* the learnt figure says that it does not fit: the card alone counts */
 	struct charge_mark mark; /* before its first look; looks: when it began */
 	uint64_t expected_bytes; /* reserved: what one was seen to cost; 0 = not known yet */
-	uint64_t before_bytes;   /* overhead of this process before it */
-	uint64_t cost_bytes;     /* what it took, after making_finish() */
+	uint64_t unseen_bytes; /* reserved in doubt where that is not known: the most it may cost */
+	uint64_t before_bytes; /* overhead of this process before it */
+	uint64_t cost_bytes;   /* what it took, after making_finish() */
 };
 
 /*

@@ -14,6 +14,7 @@
 #include "drv/relaxed.h"
 #include "hook/event_point.h"
 #include "hook/stream_key.h"
+#include "hook/uses_sample.h"
 #include "hook/work.h"
 
 #include <pthread.h>
@@ -139,6 +140,7 @@ void metering_init(struct region *region)
 	gpu_event_init();
 	again_init();
 	event_point_init();
+	uses_sample_init();
 	watch(clock_now_ns());
 }
 
@@ -481,6 +483,7 @@ static bool is_metering(void)
 
 void metering_end_stream(CUstream stream)
 {
+	uses_sample_forget(stream);
 	if (!is_metering() || stream_key_is_default(stream))
 		return;
 	metering_read_all(0);
@@ -491,11 +494,9 @@ void metering_end_context(CUcontext ctx)
 {
 	uint64_t context;
 
-	if (!is_metering())
-		return;
+	uses_sample_forget(NULL);
 	metering_read_all(0);
 	context = gpu_event_forget(ctx);
-	if (!context)
-		return;
-	drop(0, context);
+	if (context && is_metering())
+		drop(0, context);
 }

@@ -50,7 +50,9 @@ static nvmlReturn_t show_share(nvmlDevice_t dev, unsigned long long *inout_total
 	*inout_used_bytes = bytes_least(nvml_share_used_bytes(&s), *inout_total_bytes);
 	if (s.own)
 		*inout_free_bytes = residency_free(s.own, __builtin_ctz(s.devs), *inout_free_bytes);
-	*inout_free_bytes = bytes_least(*inout_free_bytes, *inout_total_bytes - *inout_used_bytes);
+	*inout_free_bytes = bytes_least(*inout_free_bytes,
+					bytes_beyond(*inout_total_bytes - *inout_used_bytes,
+						     nvml_share_kept_bytes(&s)));
 	*out_is_shown = true;
 	return NVML_SUCCESS;
 }

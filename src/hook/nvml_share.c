@@ -8,6 +8,7 @@
 #include "core/quota.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
+#include "shm/kept.h"
 #include "shm/residency.h"
 #include "shm/spec.h"
 
@@ -227,6 +228,19 @@ uint64_t nvml_share_used_bytes(const struct nvml_share *share)
 		if (share->devs >> d & 1)
 			bytes = bytes_sum(bytes, is_member ? member_used((struct dev){ d }) :
 							     viewer_used(init_region(), d));
+	return bytes;
+}
+
+uint64_t nvml_share_kept_bytes(const struct nvml_share *share)
+{
+	const struct region *region = init_region();
+	uint64_t bytes = 0;
+
+	if (region_check(region) < 0)
+		return 0;
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (share->devs >> d & 1 && kept_is(region->own, d))
+			bytes += QUOTA_KEPT_BYTES;
 	return bytes;
 }
 

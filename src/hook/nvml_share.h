@@ -49,6 +49,9 @@ bool nvml_share_is_unknown(nvmlDevice_t dev, uint64_t *out_limit_bytes);
 /* What the tenant's living processes hold of the device. */
 uint64_t nvml_share_used_bytes(const struct nvml_share *share);
 
+/* What of the rest is kept back (shm/kept.h): no allocation but a small one gets it. */
+uint64_t nvml_share_kept_bytes(const struct nvml_share *share);
+
 /* A living process of the tenant. */
 struct nvml_member {
 	unsigned pid; /* in this process's pid namespace */

@@ -1,8 +1,11 @@
 #include "hook/overhead.h"
 
+#include "base/bytes.h"
 #include "core/library.h"
+#include "core/small.h"
 #include "core/still.h"
 #include "drv/gpu_cuda.h"
+#include "hook/loading.h"
 
 #include <errno.h>
 
@@ -26,47 +29,75 @@ void overhead_begin_on(struct overhead *o, CUdevice ord)
 	begin(o, enter_ordinal(ord, &o->dev));
 }
 
-/*
- * Any look at the card takes it off again, so it may be gone before the call has taken what it was
- * for; what that took counts as without it.
- */
 CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 {
 	int rc;
 
-	/* Less may do with room in blocks that are there. */
-	if (!o->counts || !quota_counts_contexts() || bytes <= TRACK_BLOCK_BYTES)
+	if (!o->counts || !quota_counts_contexts())
 		return CUDA_SUCCESS;
-	rc = quota_reserve(o->dev, QUOTA_MODULE, bytes);
-	if (rc == -EDQUOT && charge_ask_card(o->dev))
-		rc = quota_reserve(o->dev, QUOTA_MODULE, bytes);
+	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
+	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
+	if (rc == -EDQUOT) {
+		quota_reap();
+		charge_ask_card(o->dev);
+		rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
+	}
 	if (rc < 0)
 		return enter_refused(rc, o->dev, bytes);
 	o->reserved_bytes = bytes;
 	return CUDA_SUCCESS;
 }
 
-/* Where the card cannot be asked, no look takes it off. */
+/*
+ * The call is over, and the card was looked at since: that took off what was reserved, but where it
+ * cannot be asked. Where others were in its way, the reservation stays until the next look.
+ */
+static void end_reserved(struct overhead *o)
+{
+	uint64_t back_bytes = 0;
+
+	if (!o->reserved_bytes)
+		return;
+	if (charge_reconcile(o->dev, QUOTA_MODULE) == -ENOTSUP)
+		back_bytes = o->reserved_bytes;
+	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, back_bytes);
+	o->reserved_bytes = 0;
+}
+
 void overhead_cancel(struct overhead *o)
 {
-	if (o->reserved_bytes && charge_reconcile(o->dev, QUOTA_MODULE) == -ENOTSUP)
-		quota_release(o->dev, QUOTA_MODULE, o->reserved_bytes);
-	o->reserved_bytes = 0;
+	if (o->reserved_bytes)
+		charge_over();
+	end_reserved(o);
+}
+
+/* True when it has taken the block that is kept back (core/small.h). */
+static bool took_kept(const struct overhead *o)
+{
+	return o->is_small && !small_may_stay(o->dev, 0);
 }
 
 int overhead_finish(struct overhead *o)
 {
 	if (!o->counts)
 		return 0;
+	o->is_small = o->reserved_bytes > 0;
+	if (o->reserved_bytes)
+		charge_over();
 	o->doubt_bytes = still_reconcile(o->dev, QUOTA_MODULE);
-	overhead_cancel(o);
+	end_reserved(o);
 	/*
 	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
 	 */
-	return still_is_over(o->dev, o->doubt_bytes) &&
+	return (still_is_over(o->dev, o->doubt_bytes) || took_kept(o)) &&
 			       quota_overhead(o->dev) + o->doubt_bytes > o->before_bytes ?
 		       -EDQUOT :
 		       0;
+}
+
+uint64_t overhead_taken(const struct overhead *o)
+{
+	return bytes_beyond(quota_overhead(o->dev), o->before_bytes);
 }
 
 bool overhead_fell(const struct overhead *o)
@@ -82,6 +113,18 @@ CUresult overhead_refuse(struct overhead *o)
 	return enter_refused(-EDQUOT, o->dev, taken);
 }
 
+/* What the library takes of a context, found when it is needed. */
+static uint64_t bytes_of(CUlibrary library)
+{
+	struct library_need need = library_need(library);
+
+	if (need.image) {
+		need.bytes = loading_bytes(need.image);
+		library_note(library, NULL, need.bytes);
+	}
+	return need.bytes;
+}
+
 CUresult overhead_begin_library(struct overhead *o, CUlibrary library)
 {
 	const void *ctx;
@@ -95,7 +138,7 @@ CUresult overhead_begin_library(struct overhead *o, CUlibrary library)
 		charge_ask_card(o->dev);
 	if (quota_is_over(o->dev))
 		return enter_refused(-EDQUOT, o->dev, 0);
-	return overhead_reserve(o, library_bytes(library));
+	return overhead_reserve(o, bytes_of(library));
 }
 
 CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res)
@@ -109,5 +152,10 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult
 	}
 	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
 		library_enter(library, ctx);
-	return overhead_finish(o) < 0 ? overhead_refuse(o) : res;
+	if (o->counts)
+		small_note_module(o->dev);
+	/* It cannot be taken back, so it may have the block that is kept back. */
+	return overhead_finish(o) < 0 && still_is_over(o->dev, o->doubt_bytes) ?
+		       overhead_refuse(o) :
+		       res;
 }

@@ -14,6 +14,7 @@ struct overhead {
 	struct dev dev;
 	uint64_t before_bytes;
 	uint64_t reserved_bytes;
+	bool is_small; /* after it: what was reserved may be of the block that is kept back */
 	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 
@@ -24,14 +25,18 @@ void overhead_begin(struct overhead *o);
 void overhead_begin_on(struct overhead *o, CUdevice ord);
 
 /*
- * After it, before the call: reserves what the call takes at least. CUDA_SUCCESS, or the answer for
- * the program, and then nothing is to be called. The other where the driver refused the call.
+ * After it, before the call: reserves the most that the call takes, a block at least. CUDA_SUCCESS,
+ * or the answer for the program, and then nothing is to be called. The other where the driver
+ * refused the call.
  */
 CUresult overhead_reserve(struct overhead *o, uint64_t bytes);
 void overhead_cancel(struct overhead *o);
 
 /* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
 int overhead_finish(struct overhead *o);
+
+/* After overhead_finish(): what the call took, at most. */
+uint64_t overhead_taken(const struct overhead *o);
 
 /* After overhead_finish(): true if the call gave back more than it took. */
 bool overhead_fell(const struct overhead *o);

@@ -1,7 +1,9 @@
 #include "hook/uses.h"
 
 #include "core/function.h"
+#include "core/link_cost.h"
 #include "drv/real.h"
+#include "hook/uses_sample.h"
 
 #include <string.h>
 
@@ -52,7 +54,7 @@ bool uses_copy_3d(const CUDA_MEMCPY3D *c)
 }
 
 /* Whatever looks like an object's address among them, as pointers are aligned. */
-static void look_at(const void *bytes, size_t count)
+static void look_at(const void *bytes, size_t count, struct backing_uses *uses)
 {
 	const char *at = bytes;
 
@@ -60,7 +62,7 @@ static void look_at(const void *bytes, size_t count)
 		CUdeviceptr addr;
 
 		memcpy(&addr, at, sizeof(addr));
-		object_use_whole(addr);
+		object_use_whole(addr, uses);
 		at += sizeof(addr);
 	}
 }
@@ -92,7 +94,7 @@ static bool param_bytes(CUfunction function, size_t i, size_t *out_bytes)
 		       CUDA_SUCCESS;
 }
 
-static void look_at_buffer(void *const *extra)
+static void look_at_buffer(void *const *extra, struct backing_uses *uses)
 {
 	const void *buffer = NULL;
 	size_t bytes = 0;
@@ -104,19 +106,30 @@ static void look_at_buffer(void *const *extra)
 			bytes = *(const size_t *)extra[i + 1];
 	}
 	if (buffer && bytes <= PARAM_BYTES)
-		look_at(buffer, bytes);
+		look_at(buffer, bytes, uses);
 }
 
-void uses_launch(CUfunction function, void *const *params, void *const *extra)
+/* Launches of one function and size: not 0. */
+static uint64_t kind_of(CUfunction function, uint64_t blocks)
 {
+	return ((uint64_t)(uintptr_t)function ^ blocks << 48 ^ blocks * UINT64_C(0x9e3779b1)) | 1;
+}
+
+void uses_launch(CUfunction function, uint64_t blocks, CUstream stream, void *const *params,
+		 void *const *extra)
+{
+	uint64_t kind = kind_of(function, blocks);
+	struct backing_uses uses = { .weight = link_cost_weight(kind) };
 	size_t bytes;
 
+	uses_sample_end();
 	/* A function that was not launched yet would be loaded by the question. */
 	if (!movable_is_on() || !function || (function_any() && !function_is_settled(function)))
 		return;
 	if (extra)
-		look_at_buffer(extra);
+		look_at_buffer(extra, &uses);
 	else if (params)
 		for (size_t i = 0; i < PARAMS && param_bytes(function, i, &bytes); i++)
-			look_at(params[i], bytes);
+			look_at(params[i], bytes, &uses);
+	uses_sample_begin(kind, uses.far_bytes, stream);
 }

@@ -46,5 +46,9 @@ bool uses_copy_3d(const CUDA_MEMCPY3D *copy);
 bool uses_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count,
 		size_t *out_failed);
 
-/* Of a launch with these parameters; both may be NULL. */
-void uses_launch(CUfunction function, void *const *params, void *const *extra);
+/*
+ * Of a launch of so many blocks into the stream (CU_STREAM_PER_THREAD, if NULL means that), with
+ * these parameters; both may be NULL. It comes next.
+ */
+void uses_launch(CUfunction function, uint64_t blocks, CUstream stream, void *const *params,
+		 void *const *extra);

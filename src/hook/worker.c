@@ -7,6 +7,8 @@
 #include "core/charge.h"
 #include "core/context.h"
 #include "core/object.h"
+#include "core/reaper.h"
+#include "core/watch.h"
 #include "drv/gpu_bo.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
@@ -97,6 +99,7 @@ static bool is_asked(void)
 
 	if (change != worker.s.change || clock_now_ns() >= worker.s.meters_ns)
 		meter(change);
+	quota_serve_reap();
 	return atomic_load(&worker.s.stop) || suspend_is_asked();
 }
 
@@ -116,6 +119,16 @@ static void rest(int64_t look_ns)
 		sys_futex_wait(&worker.s.stop, 0, nap_ns);
 }
 
+/* Ends the worker's sleep. */
+static void wake(void)
+{
+	const uint32_t *word = metering_word();
+
+	sys_futex_wake_all(&worker.s.stop);
+	if (word)
+		sys_futex_wake_shared(word, own_bit());
+}
+
 static int64_t soonest(int64_t a_ns, int64_t b_ns)
 {
 	return a_ns < b_ns ? a_ns : b_ns;
@@ -129,14 +142,16 @@ static void *run(void *arg)
 
 	(void)arg;
 	prctl(PR_SET_NAME, "ration");
+	reaper_serve_here(wake);
 	/* A call of ours must not invalidate a global capture of the program. */
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 	/* Who starts this has just looked. */
-	look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
+	look_ns = clock_now_ns() + watch_every_ns(sample_nvml_rows());
 	/* Who has the gate shut opens it again, also in a program that is about to end. */
 	while (!atomic_load(&worker.s.stop) || suspend_is_shut()) {
 		rest(soonest(look_ns, suspend_tick()));
+		quota_serve_reap();
 		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
 			continue;
 		look();
@@ -146,7 +161,7 @@ static void *run(void *arg)
 		gpu_bo_tick();
 		ipc_import_tick();
 		work_end_threads();
-		look_ns = clock_now_ns() + charge_watch_every_ns(sample_nvml_rows());
+		look_ns = clock_now_ns() + watch_every_ns(sample_nvml_rows());
 	}
 	atomic_store(&worker.s.state, WORKER_GONE);
 	sys_futex_wake_all(&worker.s.state);
@@ -156,15 +171,10 @@ static void *run(void *arg)
 /* The driver must not be called any more when it is torn down; the worker gets a moment to see it. */
 static void stop(void)
 {
-	const uint32_t *word;
-
 	if (atomic_load(&worker.s.state) != WORKER_RUNS)
 		return;
 	atomic_store(&worker.s.stop, 1);
-	sys_futex_wake_all(&worker.s.stop);
-	word = metering_word();
-	if (word)
-		sys_futex_wake_shared(word, own_bit());
+	wake();
 	sys_futex_wait(&worker.s.state, WORKER_RUNS, STOP_WAIT_NS);
 }
 

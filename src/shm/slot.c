@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
+#include "shm/kept.h"
 #include "shm/lock.h"
 #include "shm/pace_slot.h"
 #include "shm/residency.h"
@@ -100,6 +101,7 @@ static void give_back(struct region *r, unsigned index)
 		pace_slot_clear(&r->own->pace[d], index);
 	}
 	doubted_clear(r->own, index);
+	kept_clear(r->own, index);
 	residency_clear(r->own, index);
 }
 

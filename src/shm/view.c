@@ -80,8 +80,8 @@ static unsigned used_slots(const struct hami_region *hami, const struct ration_r
 }
 
 /*
- * Reads what is in use of a region of ours into a buffer of zeros. Most slots never are, and to copy
- * theirs takes longer than all else. False of any other file.
+ * Reads what is in use of a region of ours into a buffer of zeros. Most slots never are, and to
+ * copy theirs takes longer than all else. False of any other file.
  */
 static bool read_used(int fd, char *buf)
 {

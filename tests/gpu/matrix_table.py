@@ -8,11 +8,15 @@ LACKING = {500: "NOT_FOUND", 801: "NOT_SUPPORTED", 1: "INVALID_VALUE", 101: "INV
 
 class Row:
     """A way, and how large its pieces are. What the card does not show is counted as it was asked for.
-    Pools grow until `spare` bytes of the limit are left."""
+    Pools grow until `spare` bytes of the limit are left, what shares blocks with others until a block is."""
 
     def __init__(self, way, piece, most=4096, shows=True):
         self.way, self.piece, self.most, self.shows = way, piece, most, shows
-        self.spare = 32 * MIB if way.startswith(("async", "pool-")) else 0
+        self.spare = 0
+        if way.startswith(("async", "pool-")):
+            self.spare = 32 * MIB
+        elif way == "alloc" and piece <= MIB:
+            self.spare = 2 * MIB
 
     @property
     def name(self):
@@ -64,9 +68,9 @@ class Outcome:
 
     @property
     def is_exact(self):
-        """Another piece would not have fitted."""
-        left = self.limit - self.row.spare - self.held
-        return self.result == OUT_OF_MEMORY and 0 <= left < max(self.step, 1)
+        """Another piece would not have fitted, but in what is to be left."""
+        left = self.limit - self.held
+        return self.result == OUT_OF_MEMORY and 0 <= left < self.row.spare + max(self.step, 1)
 
     @property
     def note(self):

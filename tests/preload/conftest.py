@@ -213,6 +213,10 @@ class Place:
         out = self.run("observe", dev, preload=()).out
         return {int(pid): int(used) for pid, used in (line.split() for line in out.splitlines())}
 
+    def most(self):
+        """The most that was ever in use of the first device, by all of its processes together."""
+        return self.run("most", preload=()).values["most"]
+
     def close(self):
         for popen in self.started:
             if popen.poll() is None:

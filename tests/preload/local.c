@@ -8,12 +8,16 @@
 #define KERNEL(name, params, bytes)                                                            \
 	".visible .entry " name "(" params ")\n{\n\t.local .align 8 .b8 depot_" name "[" bytes \
 	"];\n\tret;\n}\n"
+#define LARGE ".global .align 8 .b8 large[268435456];\n"
 #define IMAGE(empty, spin)                                                           \
 	".version 6.0\n.target sm_50\n.address_size 64\n" KERNEL("empty", "", empty) \
 		KERNEL("spin", ".param .u64 ns", spin)
 
 static const char image[] = IMAGE("8192", "4096");
 static const char small[] = IMAGE("64", "8");
+
+/* With a variable that takes more than the limit leaves. */
+static const char large_library[] = IMAGE("64", "8") LARGE;
 
 /* Of the software GPU's 16 multiprocessors. */
 #define AREA_BYTES(thread) (((uint64_t)(thread)-1024) * 2048 * 16)
@@ -333,36 +337,95 @@ static void graph(int argc, char **argv)
 	OK(launch(function(small, "empty")));
 	start = client_charged(0);
 	OK(cuGraphInstantiateWithFlags(&exec, graph_of(function(image, "spin")), 0));
-	CHECK(client_charged(0) <= start + 2 * BLOCK_BYTES);
+	CHECK(client_charged(0) >= start + AREA_BYTES(4096));
 	client_pause("instantiated");
 	OK(cuGraphLaunch(exec, NULL));
-	CHECK(client_charged(0) >= start + AREA_BYTES(4096));
 	OK(cuGraphLaunch(exec, NULL));
 	OK(cuCtxSynchronize());
 	client_pause("launched");
 	OK(cuGraphExecDestroy(exec));
 }
 
-/* An executable graph that is given a kernel which needs more. */
-static void updated(int argc, char **argv)
+/* An executable graph of a kernel that needs nothing. */
+static CUgraphExec tiny_graph(CUgraphNode *out_node)
 {
-	CUDA_KERNEL_NODE_PARAMS params;
-	CUgraphNode node;
-	CUgraphExec exec;
+	CUgraph graph = made(function(small, "empty"));
 	size_t count = 1;
-	CUgraph graph;
+	CUgraphExec exec;
 
-	(void)argc;
-	(void)argv;
-	client_start();
-	graph = made(function(small, "empty"));
-	OK(cuGraphGetNodes(graph, &node, &count));
+	OK(cuGraphGetNodes(graph, out_node, &count));
 	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	OK(cuGraphLaunch(exec, NULL));
+	return exec;
+}
+
+/* Brings a kernel to it, by one of the ways there are. */
+static CUresult bring(const char *how, CUgraphExec exec, CUgraphNode node, CUfunction func)
+{
+	uint64_t ns = 1000;
+	void *kernel_params[] = { &ns };
+	CUgraphExecUpdateResultInfo info;
+	CUgraphExecUpdateResult result;
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphNode at;
+	CUgraph graph;
+	CUresult res;
+
 	OK(cuGraphKernelNodeGetParams_v2(node, &params));
-	params.func = function(image, "empty");
-	OK(cuGraphExecKernelNodeSetParams_v2(exec, node, &params));
-	IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	params.func = func;
+	params.kernelParams = kernel_params;
+	if (!strcmp(how, "node"))
+		return cuGraphExecKernelNodeSetParams_v2(exec, node, &params);
+	if (!strcmp(how, "node-v1"))
+		return cuGraphExecKernelNodeSetParams(exec, node, (void *)&params);
+	graph = made(function(small, "empty"));
+	OK(cuGraphGetNodes(graph, &at, &(size_t){ 1 }));
+	/* A library comes with this already. */
+	res = cuGraphKernelNodeSetParams_v2(at, &params);
+	if (res != CUDA_SUCCESS)
+		return res;
+	return !strcmp(how, "update") ? cuGraphExecUpdate_v2(exec, graph, &info) :
+					cuGraphExecUpdate(exec, graph, &at, &result);
+}
+
+/* An executable graph that is given kernels which need more. */
+static void updated(int argc, char **argv)
+{
+	CUgraphNode node;
+	CUgraphExec exec;
+	uint64_t start;
+
+	CHECK(argc == 1);
+	client_start();
+	exec = tiny_graph(&node);
+	IS(bring(argv[0], exec, node, function(image, "empty")), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	client_pause("refused");
+	start = client_charged(0);
+	OK(bring(argv[0], exec, node, function(image, "spin")));
+	CHECK(client_charged(0) >= start + AREA_BYTES(4096));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	client_pause("launched");
+}
+
+/* A kernel whose library is to come to the context with it and has no room there. */
+static void let_in(int argc, char **argv)
+{
+	CUlibrary library;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUkernel kernel;
+
+	CHECK(argc == 1);
+	client_start();
+	exec = tiny_graph(&node);
+	OK(cuLibraryLoadData(&library, large_library, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	IS(bring(argv[0], exec, node, (CUfunction)kernel), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
 	client_pause("refused");
 }
 
@@ -389,7 +452,7 @@ static const struct client_case cases[] = {
 	{ "refused", refused },   { "most", most },         { "forms", forms },
 	{ "contexts", contexts }, { "together", together }, { "failed", failed },
 	{ "stack", stack },       { "graph", graph },       { "updated", updated },
-	{ "forked", forked },     { NULL, NULL },
+	{ "forked", forked },     { "let-in", let_in },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

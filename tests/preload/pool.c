@@ -70,6 +70,38 @@ static void grow(int argc, char **argv)
 	client_pause("empty");
 }
 
+/*
+ * A managed pool that is destroyed with memory in it counts until that is freed, by either call.
+ */
+static void destroy_managed(int argc, char **argv)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				 .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUmemoryPool pool, other;
+	CUdeviceptr p, q, r;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemAllocFromPoolAsync(&p, 32 * MIB, pool, NULL));
+	OK(cuMemAllocFromPoolAsync(&q, 64 * MIB, pool, NULL));
+	CHARGED_IS(0, CONTEXT_BYTES + 96 * MIB);
+	OK(cuMemPoolDestroy(pool));
+	OK(cuMemPoolCreate(&other, &props));
+	OK(cuMemAllocFromPoolAsync(&r, 32 * MIB, other, NULL));
+	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
+	OK(cuMemFreeAsync(p, NULL));
+	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
+	OK(cuMemFree_v2(q));
+	CHARGED_IS(0, CONTEXT_BYTES + 32 * MIB);
+	IS(cuMemFree_v2(q), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemFreeAsync(r, NULL));
+	OK(cuCtxSynchronize());
+	OK(cuMemPoolDestroy(other));
+	CHARGED_IS(0, CONTEXT_BYTES);
+}
+
 /* Under the threshold a pool keeps what it has; that counts, and goes by a trim. */
 static void threshold(int argc, char **argv)
 {
@@ -617,6 +649,7 @@ int main(int argc, char **argv)
 		{ "grow", grow },
 		{ "threshold", threshold },
 		{ "destroy", destroy },
+		{ "destroy-managed", destroy_managed },
 		{ "frees", frees },
 		{ "other-device", other_device },
 		{ "loop", loop },

@@ -532,6 +532,23 @@ static void file_size(int argc, char **argv)
 	printf("init %d\n", cuInit(0));
 }
 
+/* new-root ROOT MIB: what a dead process holds comes back also when the region has no path here. */
+static void new_root(int argc, char **argv)
+{
+	CUdeviceptr p, q;
+
+	CHECK(argc == 2);
+	client_start();
+	OK(cuMemAlloc_v2(&p, 2 * MIB));
+	client_pause("ready");
+	CHECK(chroot(argv[0]) == 0 && chdir("/") == 0);
+	OK(cuMemAlloc_v2(&q, strtoull(argv[1], NULL, 10) * MIB));
+	OK(cuMemFree_v2(q));
+	IS(cuMemAlloc_v2(&q, UINT64_C(1) << 40), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemFree_v2(p));
+	client_pause("changed");
+}
+
 /* kill-me: a process that ends without a word. */
 static void abrupt(int argc, char **argv)
 {
@@ -563,6 +580,7 @@ int main(int argc, char **argv)
 		{ "exit", late_calls },
 		{ "descriptors", descriptors },
 		{ "file-size", file_size },
+		{ "new-root", new_root },
 		{ "kill-me", abrupt },
 		{ 0 },
 	};

@@ -31,15 +31,19 @@ def test_threads(place):
 
 
 def test_small_ones_share_a_block(place):
-    program = place.start("array", "small", RATION_MEM=CONTEXT + 2 * BLOCK).await_word("full")
+    """Each a row of 64 KiB, which takes 8 of them; the last block of the limit is kept back."""
+    limit = CONTEXT + 3 * BLOCK
+    program = place.start("array", "small", RATION_MEM=limit).await_word("full")
     assert place.truth() == {program.pid: CONTEXT + 2 * BLOCK}
-    assert program.go().end().values["arrays"] == 2 * BLOCK // 65536
+    assert program.go().end().values["arrays"] == 2 * BLOCK // (8 * 65536)
+    assert place.most() <= limit
 
 
 def test_what_is_mostly_padding(place):
     program = place.start("array", "thin", RATION_MEM=256 * MIB).await_word("refused")
     assert place.truth() == {program.pid: CONTEXT}
     program.go().end()
+    assert place.most() <= 256 * MIB
 
 
 # field fault 97

@@ -61,6 +61,17 @@ def test_modules_whose_size_is_known(place):
     assert place.run("most", preload=()).values["most"] <= limit
 
 
+def test_first_contexts_at_once(place):
+    """Nobody knows yet what one costs: they wait for each other, and as many get one as fit."""
+    limit = 3 * CONTEXT + 20 * MIB
+    place.settings.update(LD_LIBRARY_PATH=f"{BUILD}/preload/slow:{BUILD}/sim", RATION_MEM=limit)
+    programs = [place.start("context", "first") for _ in range(8)]
+    made = sum("made" in program.await_word("over").said for program in programs)
+    assert made == 3 and place.most() <= limit
+    for program in programs:
+        assert ("made" in program.said) == (program.go().end().err == "")
+
+
 # field fault 19: memory that no allocation call shows
 def test_modules(place):
     program = place.start("context", "modules", RATION_MEM=CONTEXT + 20 * MIB,

@@ -80,16 +80,33 @@ def test_the_stack_limit(card):
 @pytest.mark.parametrize("how", ["captured", "made"])
 def test_graphs(card, how):
     program = card.start("local", "graph", how, RATION_MEM=LIMIT).await_word("instantiated")
+    assert same(card) > CONTEXT + area(4096)
+    program.go().await_word("launched")
+    assert same(card) > CONTEXT + area(4096)
+    program.go().end()
+    assert card.most() <= LIMIT
+
+
+WAYS = ["node", "node-v1", "update", "update-v1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_changed_graph(card, way):
+    """The driver may take it when the graph is changed, so it is reserved then."""
+    program = card.start("local", "updated", way, RATION_MEM=LIMIT).await_word("refused")
     assert same(card) < CONTEXT + 16 * MIB
     program.go().await_word("launched")
     assert same(card) > CONTEXT + area(4096)
     program.go().end()
+    assert card.most() <= LIMIT
 
 
-def test_a_changed_graph(card):
-    program = card.start("local", "updated", RATION_MEM=LIMIT).await_word("refused")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_kernel_whose_library_comes_with_it(card, way):
+    program = card.start("local", "let-in", way, RATION_MEM=LIMIT).await_word("refused")
     assert same(card) < CONTEXT + 16 * MIB
     program.go().end()
+    assert card.most() <= LIMIT
 
 
 def test_a_fork_child(card):

@@ -48,6 +48,8 @@ def test_way(place, outcomes, row):
     if not o.is_available:
         pytest.skip(o.note)
     assert o.is_within and charged[1] <= LIMIT, o.note
+    # Not for a moment.
+    assert place.most() <= LIMIT
     # What is charged is what the card has given; managed memory it does not show.
     assert charged == [o.overhead, o.held, o.overhead]
     assert o.empty == o.overhead

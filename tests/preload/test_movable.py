@@ -156,6 +156,10 @@ def test_what_is_used_comes_to_the_card(little, way):
     assert little.run("spill", "hot", way).values["moved"] == 32
 
 
+def test_launches_that_are_timed_harm_nothing(little):
+    assert little.run("timed").out == "end\n"
+
+
 @pytest.mark.plain
 def test_what_is_used_comes_to_a_card_that_is_never_idle(little):
     """All four, and four go: what is queued is waited for."""

@@ -29,6 +29,10 @@ def test_a_pool_that_is_destroyed(place):
     program.go().end()
 
 
+def test_a_managed_pool_that_is_destroyed(place):
+    place.run("pool", "destroy-managed", RATION_MEM=LIMIT)
+
+
 # field fault 6: a free of what a pool gave was refused
 def test_frees_of_either_kind(place):
     place.run("pool", "frees", RATION_MEM=LIMIT)

@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,25 @@ def test_a_child_made_after_the_first_use(place, how):
     plain = place.start("process", "late-fork", *how, preload=()).await_word("end")
     assert answers == plain.said[:-1] and answers[0] == f"alloc {NOT_INITIALIZED}"
     plain.go().end()
+
+
+@pytest.mark.parametrize("there", ["nothing", "another"])
+def test_another_root_directory(place, there):
+    """The region's file is opened by its path to give back what the dead hold; it leads nowhere, or elsewhere."""
+    needs(is_root(), "only root can change the root directory")
+    place.settings["RATION_MEM"] = 512 * MIB
+    root = place.folder / "root"
+    root.mkdir()
+    if there == "another":
+        decoy = Path(f"{root}{place.region}")
+        decoy.parent.mkdir(parents=True)
+        decoy.write_bytes(bytes(1 << 20))
+    program = place.start("process", "new-root", root, 400).await_word("ready")
+    holder = place.start("quota", "hold", 300).await_word("held")
+    holder.kill()
+    program.go().await_word("changed")
+    assert place.charged() == CONTEXT
+    assert program.go().end().err == ""
 
 
 def test_children_made_while_threads_allocate(place):

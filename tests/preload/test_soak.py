@@ -42,9 +42,11 @@ def test_a_crowd(place, kills):
     got = sum(m.end(timeout=300).values["got"] for m in members)
     values = watcher.end().values
     print(f"{PROCESSES} processes of {THREADS} threads, {SECONDS} s: {got} allocations, {killed} killed,"
-          f" at most {values['most'] / MIB:.1f} of {LIMIT / MIB:.0f} MiB in {values['looks']} looks")
+          f" at most {values['most'] / MIB:.1f} of {LIMIT / MIB:.0f} MiB in {values['looks']} looks,"
+          f" {place.most() / MIB:.1f} on the card")
     assert got > 0
     assert 0.9 * LIMIT < values["most"] <= LIMIT
+    assert place.most() <= LIMIT
     # What the killed held goes with the next process that looks, and then there is nothing.
     assert place.run("views", "nvml").values["nvml1.used"] == 0
     assert place.charged() == 0

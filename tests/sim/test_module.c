@@ -1,9 +1,12 @@
 /* Modules, libraries, functions, occupancy. */
 #include "check.h"
 
+#include "../unit/image_build.h"
+
 static void modules(void)
 {
-	unsigned char elf[] = { 0x7f, 'E', 'L', 'F', 2, 1, 1, 0 };
+	static const struct image_section section = { ".text.k", 100, 0 };
+	struct image_build elf = image_build_elf(&section, 1);
 	uint64_t start = check_free_bytes();
 	CUmodule module = NULL, again;
 	CUfunction func, list[32];
@@ -18,7 +21,12 @@ static void modules(void)
 	EXPECT(cuModuleLoad(&module, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
 	EXPECT(cuModuleUnload((CUmodule)&module), CUDA_ERROR_INVALID_HANDLE);
 	OK(cuModuleLoadData(&module, kernels_ptx));
-	OK(cuModuleLoadFatBinary(&again, elf));
+	EXPECT(cuModuleLoadData(
+		       &again,
+		       "\177ELF\2\1\1 and so on, but of no device: much more than a header's "
+		       "sixty-four bytes"),
+	       CUDA_ERROR_INVALID_IMAGE);
+	OK(cuModuleLoadFatBinary(&again, elf.at));
 	TRUE(check_free_bytes() == start);
 	OK(cuModuleGetFunction(&func, module, "fill"));
 	TRUE(check_free_bytes() == start - 2 * MIB);
@@ -39,6 +47,38 @@ static void modules(void)
 	EXPECT(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 	EXPECT(cuFuncLoad(func), CUDA_ERROR_INVALID_HANDLE);
 	TRUE(check_free_bytes() == start);
+	free(elf.at);
+}
+
+/* Machine code for the device counts, else text; what is packed is unpacked. */
+static void fat_binaries(void)
+{
+	static const struct image_section sections[] = { { ".text.k", 5 * MIB, 0 },
+							 { ".nv.global", 32 * MIB, 1 } };
+	struct image_build elf = image_build_elf(sections, 2), b = image_build_fatbin();
+	struct image_build packed = image_build_lz4(elf.at, elf.bytes);
+	struct image_build text = { (unsigned char *)(uintptr_t)kernels_ptx, strlen(kernels_ptx) };
+	uint64_t start = check_free_bytes();
+	CUmodule module;
+	CUfunction func;
+
+	EXPECT(cuModuleLoadData(&module, b.at), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	image_build_member(&b, IMAGE_ELF, 20, &elf, 0, 0);
+	EXPECT(cuModuleLoadData(&module, b.at), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	image_build_member(&b, IMAGE_TEXT, 50, &text, 0, 0);
+	OK(cuModuleLoadData(&module, b.at));
+	TRUE(check_free_bytes() == start);
+	OK(cuModuleUnload(module));
+	image_build_member(&b, IMAGE_ELF, 90, &packed, elf.bytes, IMAGE_PACKED);
+	OK(cuModuleLoadData(&module, b.at));
+	TRUE(check_free_bytes() == start - 32 * MIB);
+	OK(cuModuleGetFunction(&func, module, "fill"));
+	TRUE(check_free_bytes() == start - 32 * MIB - 6 * MIB);
+	OK(cuModuleUnload(module));
+	TRUE(check_free_bytes() == start);
+	free(b.at);
+	free(packed.at);
+	free(elf.at);
 }
 
 static CUfunctionLoadingState state_of(CUfunction func)
@@ -392,6 +432,7 @@ int main(void)
 	TRUE(check_child(asked_for_lazy, NULL));
 	check_start("count=1,mem=1g,sms=16");
 	modules();
+	fat_binaries();
 	lazy();
 	lazy_without_room();
 	variables();

@@ -158,6 +158,33 @@ static void own_pool(void)
 	TRUE(check_free_bytes() == start);
 }
 
+/* It takes nothing of the device, and goes with the last memory in it. */
+static void managed(void)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				 .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	uint64_t start = check_free_bytes();
+	CUmemoryPool pool, handle = NULL;
+	unsigned is_managed = 0;
+	CUdeviceptr a;
+
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemAllocFromPoolAsync(&a, MIB, pool, NULL));
+	TRUE(reserved(pool) == 32 * MIB);
+	TRUE(check_free_bytes() == start);
+	OK(cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a));
+	OK(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, a));
+	TRUE(handle == pool && is_managed == 1);
+	OK(cuMemsetD32Async(a, 9, MIB / 4, NULL));
+	OK(cuCtxSynchronize());
+	TRUE(((unsigned *)a)[1000] == 9);
+	OK(cuMemPoolDestroy(pool));
+	OK(cuMemsetD32Async(a, 8, MIB / 4, NULL));
+	OK(cuMemFreeAsync(a, NULL));
+	OK(cuCtxSynchronize());
+	EXPECT(cuMemFree_v2(a), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* Memory of pools is memory like any other. */
 static void use(void)
 {
@@ -204,6 +231,7 @@ int main(void)
 	reuse();
 	threshold();
 	own_pool();
+	managed();
 	use();
 	full();
 	return check_end();

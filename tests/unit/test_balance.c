@@ -153,9 +153,11 @@ static void start(void)
 /* A round in which those [first, last] are used so often. */
 static void round_of(unsigned first, unsigned last, unsigned uses)
 {
+	struct backing_uses once = { .weight = HEAT_USE };
+
 	for (unsigned i = first; i <= last; i++)
 		for (unsigned k = 0; k < uses; k++)
-			backing_use(pieces[i], BASE + i * BYTES, BYTES);
+			backing_use(pieces[i], BASE + i * BYTES, BYTES, &once);
 	CHECK(balance_tick(&balance, &device, &now));
 	CHECK(!gpu.is_still);
 }

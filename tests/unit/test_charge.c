@@ -1,7 +1,9 @@
 #include "core/charge.h"
 
 #include "base/clock.h"
+#include "core/watch.h"
 #include "member.h"
+#include "shm/kept.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -242,31 +244,79 @@ static void small_ones_fit_into_what_is_charged(void)
 {
 	struct charge c;
 
-	start("4m");
+	start("6m");
 	card.error = -ENOTSUP;
-	CHECK((int)reserve(&c, MIB_BYTES(4) + 1) == -EDQUOT);
+	CHECK((int)reserve(&c, MIB_BYTES(6) + 1) == -EDQUOT);
 	allocate(BASE, 1000, NULL);
 	allocate(BASE + BLOCK, BLOCK, NULL);
 	CHECK((int)reserve(&c, BLOCK / 2 + 1) == -EDQUOT);
 	CHECK_EQ(reserve(&c, 1000), 0);
-	CHECK_EQ(quota_used(dev0), 2 * BLOCK);
+	/* What the driver may open is charged before it is asked. */
+	CHECK_EQ(quota_used(dev0), 3 * BLOCK);
+	CHECK_EQ(quota_doubted(dev0), BLOCK);
 	CHECK_EQ(charge_commit(&c, BASE + 1024, 1000), 0);
 	CHECK_EQ(quota_used(dev0), 2 * BLOCK);
+	CHECK_EQ(quota_doubted(dev0), 0);
 	free_at(BASE);
 	CHECK_EQ(quota_used(dev0), 2 * BLOCK);
 	free_at(BASE + 1024);
 	CHECK_EQ(quota_used(dev0), BLOCK);
 }
 
+/* Without small ones the limit can be had to its last block, by others of the tenant too. */
+static void a_block_is_kept_back_for_small_ones(void)
+{
+	struct charge c;
+
+	start("6m");
+	card.error = -ENOTSUP;
+	allocate(BASE, 1000, NULL);
+	CHECK_EQ(quota_share(dev0, clock_now_ns()).left_bytes, BLOCK);
+	CHECK_EQ(quota_left(dev0), 2 * BLOCK);
+	CHECK((int)reserve(&c, 2 * BLOCK) == -EDQUOT);
+	allocate(BASE + BLOCK, BLOCK, NULL);
+	CHECK((int)reserve(&c, BLOCK) == -EDQUOT);
+	CHECK((int)charge_reserve_managed(&c, dev0, NULL, 1) == -EDQUOT);
+	CHECK((int)charge_reserve_context(dev0, BLOCK) == -EDQUOT);
+	free_at(BASE);
+	allocate(BASE, BLOCK, NULL);
+	allocate(BASE + 2 * BLOCK, BLOCK, NULL);
+	CHECK_EQ(quota_share(dev0, clock_now_ns()).left_bytes, 0);
+	CHECK_EQ(quota_used(dev0), 3 * BLOCK);
+	/* Another's is seen by a look at his slot, which goes with him. */
+	free_at(BASE);
+	kept_show(member.region.own, 7, 0, true);
+	member.region.own->hint[7] = 1;
+	CHECK(kept_look(member.region.own, 0));
+	CHECK_EQ(quota_share(dev0, clock_now_ns()).left_bytes, 0);
+	CHECK_EQ(reserve(&c, BLOCK), 0);
+	CHECK(!kept_look(member.region.own, 0));
+	charge_cancel(&c);
+}
+
+/* One that has become small's own goes again when somebody looks, or is refused. */
+static void what_is_kept_back_goes_with_the_last_small_one(void)
+{
+	start("6m");
+	allocate(BASE, 1000, NULL);
+	CHECK(kept_is(member.region.own, 0));
+	charge_watch(dev0);
+	CHECK(kept_look(member.region.own, 0));
+	free_at(BASE);
+	charge_watch(dev0);
+	CHECK(!kept_look(member.region.own, 0));
+	CHECK_EQ(quota_share(dev0, clock_now_ns()).left_bytes, 3 * BLOCK);
+}
+
 /*
- * It had none: the driver opened a block, and until that is given back no look at the card may take
- * it for something else.
+ * The driver had no room and opened a block: it goes back, and meanwhile it is charged, so that no
+ * look at the card takes it for something else.
  */
 static void a_block_that_may_not_be_is_given_back(void)
 {
 	struct charge c;
 
-	start("4m");
+	start("6m");
 	card.bytes = MIB_BYTES(4);
 	allocate(BASE, 1000, NULL);
 	allocate(BASE + BLOCK, BLOCK, NULL);
@@ -275,11 +325,28 @@ static void a_block_that_may_not_be_is_given_back(void)
 	CHECK((int)charge_commit(&c, BASE + 5 * BLOCK, 1000) == -EDQUOT);
 	CHECK((int)charge_reconcile(dev0, QUOTA_MODULE) == -EAGAIN);
 	CHECK_EQ(overhead(), 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(6));
 	card.bytes = MIB_BYTES(4);
 	charge_cancel(&c);
 	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), 0);
 	CHECK_EQ(overhead(), 0);
 	CHECK_EQ(data(), 2 * BLOCK);
+}
+
+/* There is room by the time the driver has opened one. */
+static void a_block_that_may_be_by_now_stays(void)
+{
+	struct charge c;
+
+	start("6m");
+	card.error = -ENOTSUP;
+	allocate(BASE, 1000, NULL);
+	allocate(BASE + BLOCK, BLOCK, NULL);
+	CHECK_EQ(reserve(&c, 1000), 0);
+	free_at(BASE + BLOCK);
+	CHECK_EQ(charge_commit(&c, BASE + 5 * BLOCK, 1000), 0);
+	CHECK_EQ(data(), 2 * BLOCK);
+	CHECK_EQ(quota_doubted(dev0), 0);
 }
 
 /* The driver padded more than was thought: the rest is reserved, or it is given back. */
@@ -296,7 +363,7 @@ static void more_than_was_asked_is_charged(void)
 	CHECK((int)charge_commit(&c, BASE + 4 * BLOCK, 2 * BLOCK + 1) == -EDQUOT);
 	charge_cancel(&c);
 	CHECK_EQ(data(), 2 * BLOCK);
-	CHECK_EQ(reserve(&c, 1000), 0);
+	CHECK_EQ(reserve(&c, BLOCK), 0);
 	CHECK_EQ(charge_commit(&c, BASE + 4 * BLOCK, 3 * BLOCK / 2), 0);
 	CHECK_EQ(data(), 4 * BLOCK);
 	free_at(BASE);
@@ -592,12 +659,12 @@ static void a_child_has_nothing(void)
 
 static void who_watches_in_a_crowd_looks_less_often(void)
 {
-	CHECK_EQ(charge_watch_every_ns(0), 100 * NSEC_PER_MSEC);
-	CHECK_EQ(charge_watch_every_ns(31), 100 * NSEC_PER_MSEC);
+	CHECK_EQ(watch_every_ns(0), 100 * NSEC_PER_MSEC);
+	CHECK_EQ(watch_every_ns(31), 100 * NSEC_PER_MSEC);
 	/* All of them together then look at most 320 times a second, however many they are. */
 	for (unsigned n = 32; n < 5000; n++)
-		CHECK(n * NSEC_PER_SEC / charge_watch_every_ns(n) <= 320);
-	CHECK(charge_watch_every_ns(UINT32_MAX) > 0);
+		CHECK(n * NSEC_PER_SEC / watch_every_ns(n) <= 320);
+	CHECK(watch_every_ns(UINT32_MAX) > 0);
 }
 
 int main(void)
@@ -610,6 +677,9 @@ int main(void)
 		fresh_test(a_context_takes_its_memory_along),
 		fresh_test(the_limit_is_met_to_the_block),
 		fresh_test(small_ones_fit_into_what_is_charged),
+		fresh_test(a_block_is_kept_back_for_small_ones),
+		fresh_test(what_is_kept_back_goes_with_the_last_small_one),
+		fresh_test(a_block_that_may_be_by_now_stays),
 		fresh_test(a_block_that_may_not_be_is_given_back),
 		fresh_test(more_than_was_asked_is_charged),
 		fresh_test(addresses_that_come_again_were_freed_unseen),

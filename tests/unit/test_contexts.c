@@ -3,6 +3,7 @@
  * the card cannot be asked and where others are in between.
  */
 #include "base/log.h"
+#include "core/learnt.h"
 #include "hook/enter.h"
 
 #include "member.h"
@@ -56,11 +57,11 @@ static void contexts_where_the_card_cannot_be_asked(void)
 
 	begin("100m");
 	model_answer(-ENOTSUP);
-	quota_learn_context(dev0, CONTEXT);
+	learnt_note_context(dev0, CONTEXT);
 	CHECK(retain() == CUDA_SUCCESS);
 	first = create();
 	CHECK_EQ(overhead(), 2 * CONTEXT);
-	quota_learn_context(dev0, 20 * MIB);
+	learnt_note_context(dev0, 20 * MIB);
 	second = create();
 	CHECK_EQ(overhead(), 2 * CONTEXT + 20 * MIB);
 	model_fail_next();
@@ -76,7 +77,7 @@ static void contexts_where_the_card_cannot_be_asked(void)
 	CHECK(hook_cuCtxDestroy_v2(second) == CUDA_SUCCESS);
 	CHECK_EQ(quota_used(dev0), 0);
 	/* A figure that does not fit cannot be proved wrong here. */
-	quota_learn_context(dev0, 120 * MIB);
+	learnt_note_context(dev0, 120 * MIB);
 	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(quota_used(dev0), 0);
 	CHECK_EQ(model_look().overhead_bytes, 0);
@@ -86,14 +87,14 @@ static void contexts_where_the_card_cannot_be_asked(void)
 static void a_wrong_figure_is_found_out(void)
 {
 	begin("40m");
-	quota_learn_context(dev0, 41 * MIB);
+	learnt_note_context(dev0, 41 * MIB);
 	CHECK(retain() == CUDA_SUCCESS);
 	check_books();
-	CHECK_EQ(quota_context_bytes(dev0), CONTEXT);
+	CHECK_EQ(learnt_context_bytes(dev0), CONTEXT);
 	/* What was seen here is not raised by what is told. */
-	quota_learn_context(dev0, 30 * MIB);
+	learnt_note_context(dev0, 30 * MIB);
 	hook_cuCtxDestroy_v2(create());
-	CHECK_EQ(quota_context_bytes(dev0), CONTEXT);
+	CHECK_EQ(learnt_context_bytes(dev0), CONTEXT);
 	CHECK(hook_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
 	CHECK_EQ(quota_used(dev0), 0);
 }
@@ -104,7 +105,7 @@ static void a_limit_below_a_context(void)
 	CUcontext ctx;
 
 	begin("8m");
-	quota_learn_context(dev0, 9 * MIB);
+	learnt_note_context(dev0, 9 * MIB);
 	for (int i = 0; i < 5; i++) {
 		CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
 		CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -112,7 +113,7 @@ static void a_limit_below_a_context(void)
 	CHECK_EQ(model_look().contexts_made, 1);
 	CHECK_EQ(model_look().overhead_bytes, 0);
 	CHECK_EQ(quota_used(dev0), 0);
-	CHECK_EQ(quota_context_bytes(dev0), CONTEXT);
+	CHECK_EQ(learnt_context_bytes(dev0), CONTEXT);
 }
 
 static void load_meanwhile(void)
@@ -131,11 +132,11 @@ static void modules_are_not_in_the_cost(void)
 
 	begin("200m");
 	CHECK(retain() == CUDA_SUCCESS);
-	CHECK_EQ(quota_context_bytes(dev0), CONTEXT);
-	quota_learn_context(dev0, 0);
+	CHECK_EQ(learnt_context_bytes(dev0), CONTEXT);
+	learnt_note_context(dev0, 0);
 	model_after_next(load_meanwhile);
 	ctx = create();
-	CHECK_EQ(quota_context_bytes(dev0), 0);
+	CHECK_EQ(learnt_context_bytes(dev0), 0);
 	check_books();
 	CHECK(hook_cuCtxDestroy_v2(ctx) == CUDA_SUCCESS);
 	check_books();

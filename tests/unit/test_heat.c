@@ -60,7 +60,7 @@ static void round_of(const uint32_t *uses)
 	struct heat_plan plan = { .comes = world.comes, .goes = world.goes };
 
 	for (unsigned i = 0; i < world.count; i++) {
-		heat_tick(&world.heats[i], uses[i]);
+		heat_tick(&world.heats[i], uses[i] * HEAT_USE);
 		if (!world.items[i].is_near)
 			world.far_use_bytes += uses[i] * world.items[i].bytes;
 	}
@@ -330,7 +330,7 @@ static void who_refuses_is_left_alone(void **state)
 	uses[2] = 9;
 	for (int r = 0; r < 1000; r++) {
 		for (unsigned i = 0; i < 3; i++)
-			heat_tick(&world.heats[i], uses[i]);
+			heat_tick(&world.heats[i], uses[i] * HEAT_USE);
 		heat_plan(world.items, 3, 0, 4096 * MIB, &plan);
 		for (unsigned k = 0; k < plan.goes_count; k++) {
 			heat_refused(&world.heats[plan.goes[k].item]);
@@ -420,7 +420,7 @@ static void begin_random(bool is_alike)
 		if (!is_alike)
 			world.items[i].bytes = (uint64_t)(1 + rand() % 64) * 2 * MIB;
 		while (rounds--)
-			heat_tick(&world.heats[i], (unsigned)rand() % most);
+			heat_tick(&world.heats[i], (unsigned)rand() % most * HEAT_USE);
 	}
 }
 
@@ -468,7 +468,7 @@ static void means_get_there(void **state)
 
 	(void)state;
 	for (int r = 0; r < 100000; r++)
-		heat_tick(&heat, 3);
+		heat_tick(&heat, 3 * HEAT_USE);
 	assert_int_equal(heat.quick, 3 * HEAT_ONE);
 	assert_int_equal(heat.slow, 3 * HEAT_ONE);
 	for (int r = 0; r < 100000; r++)

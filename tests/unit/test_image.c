@@ -1,49 +1,295 @@
 #include "core/image.h"
 
+#include "base/lz4.h"
+#include "core/image_text.h"
 #include "fresh.h"
+#include "image_build.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define HEAD ".version 7.0\n.target sm_50\n.address_size 64\n"
+#define MIB (UINT64_C(1) << 20)
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static uint64_t variables(const char *text)
+{
+	return image_read(text, 90).variable_bytes;
+}
 
 static void variables_of_text(void)
 {
-	CHECK_EQ(image_variable_bytes(NULL), 0);
-	CHECK_EQ(image_variable_bytes(HEAD), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a[1000];"), 1000);
-	CHECK_EQ(image_variable_bytes("// x\n" HEAD ".visible .global .align 16 .b8 a[65536];"
-				      ".global .v4 .f32 b;\n.weak .global .u64 c[2][3];"),
+	CHECK_EQ(variables(NULL), 0);
+	CHECK_EQ(variables(HEAD), 0);
+	CHECK_EQ(variables(HEAD ".global .b8 a[1000];"), 1000);
+	CHECK_EQ(variables("// x\n" HEAD ".visible .global .align 16 .b8 a[65536];"
+			   ".global .v4 .f32 b;\n.weak .global .u64 c[2][3];"),
 		 65536 + 16 + 48);
-	CHECK_EQ(image_variable_bytes(HEAD
-				      ".global .u32 a[4] = {1, 2, 3, 4};\n.global .f64 b = 0d0;"),
-		 24);
-	CHECK_EQ(image_variable_bytes(HEAD ".global .attribute(.managed) .s32 a[3];"), 12);
+	CHECK_EQ(variables(HEAD ".global .u32 a[4] = {1, 2, 3, 4};\n.global .f64 b = 0d0;"), 24);
+	CHECK_EQ(variables(HEAD ".global .attribute(.managed) .s32 a[3];"), 12);
+	CHECK_EQ(image_read(HEAD, 0).code_bytes, strlen(HEAD));
 }
 
 static void what_is_no_variable(void)
 {
-	CHECK_EQ(image_variable_bytes(HEAD ".extern .global .b8 a[1000];.const .b8 b[99];"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD "// .global .b8 a[1000];\n/* .global .b8 b[5]; */"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".file 1 \".global .b8 a[7];\""), 0);
-	CHECK_EQ(image_variable_bytes(
-			 HEAD ".entry k(){ ld.global.u32 %r1, [%rd1]; st.global.u32 [a], 1;}"),
+	CHECK_EQ(variables(HEAD ".extern .global .b8 a[1000];.const .b8 b[99];"), 0);
+	CHECK_EQ(variables(HEAD "// .global .b8 a[1000];\n/* .global .b8 b[5]; */"), 0);
+	CHECK_EQ(variables(HEAD ".file 1 \".global .b8 a[7];\""), 0);
+	CHECK_EQ(variables(HEAD ".entry k(){ ld.global.u32 %r1, [%rd1]; st.global.u32 [a], 1;}"),
 		 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".global .texref t;.global .b8 a[];"), 0);
+	CHECK_EQ(variables(HEAD ".global .texref t;.global .b8 a[];"), 0);
 }
 
 /* What is no text, or is broken, is not read to anywhere. */
 static void other_images(void)
 {
-	CHECK_EQ(image_variable_bytes(""), 0);
-	CHECK_EQ(image_variable_bytes("\177ELF"), 0);
-	CHECK_EQ(image_variable_bytes("\x50\xed\x55\xba"), 0);
-	CHECK_EQ(image_variable_bytes(".global .b8 a[1000];"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD "/* no end"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".file \"no end"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".global"), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a["), 0);
-	CHECK_EQ(image_variable_bytes(HEAD ".global .b8 a[99999999999999999999999];"), UINT64_MAX);
-	CHECK_EQ(image_variable_bytes(HEAD
-				      ".global .b64 a[2305843009213693951][9];.global .b8 b[9];"),
+	CHECK_EQ(variables(""), 0);
+	CHECK_EQ(variables("\177ELF"), 0);
+	CHECK_EQ(variables("\x50\xed\x55\xba\1\0\x10\0\xff\xff\0\0\0\0\0\0"), 0);
+	CHECK_EQ(variables(".global .b8 a[1000];"), 0);
+	CHECK_EQ(variables(HEAD "/* no end"), 0);
+	CHECK_EQ(variables(HEAD ".file \"no end"), 0);
+	CHECK_EQ(variables(HEAD ".global"), 0);
+	CHECK_EQ(variables(HEAD ".global .b8 a["), 0);
+	CHECK_EQ(variables(HEAD ".global .b8 a[99999999999999999999999];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b64 a[2305843009213693951][9];.global .b8 b[9];"),
 		 UINT64_MAX);
+}
+
+static const struct image_section sections[] = {
+	{ ".text.kernel", 4096, 0 },    { ".nv.constant0.kernel", 512, 0 },
+	{ ".nv.constant3", 100, 0 },    { ".nv.shared.kernel", 49152, 1 },
+	{ ".nv.global", 300 * MIB, 1 }, { ".nv.global.init", 1000, 0 },
+	{ ".nv.info", 64, 0 },          { ".text.another", 1024, 0 },
+};
+static const uint64_t elf_variables = 300 * MIB + 1000 + 512 + 100;
+
+static void a_cubin(void)
+{
+	struct image_build b = image_build_elf(sections, COUNT(sections));
+	struct image_bytes bytes = image_read(b.at, 90);
+
+	CHECK_EQ(bytes.variable_bytes, elf_variables);
+	CHECK_EQ(bytes.code_bytes, 5120);
+	/* Of another machine, or of 32 bits. */
+	b.at[18] = 62;
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 0);
+	b.at[18] = 190;
+	b.at[EI_CLASS] = ELFCLASS32;
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 0);
+	free(b.at);
+}
+
+/* A cubin with variables of so many bytes. */
+static struct image_build elf_of(uint64_t bytes)
+{
+	struct image_section s[] = { { ".text.k", 300, 0 }, { ".nv.global", bytes, 1 } };
+
+	return image_build_elf(s, 2);
+}
+
+/* Adds one to a fat binary, packed or not. */
+static void add_elf(struct image_build *fatbin, unsigned arch, uint64_t bytes, int is_packed)
+{
+	struct image_build elf = elf_of(bytes), packed = image_build_lz4(elf.at, elf.bytes);
+
+	image_build_member(fatbin, IMAGE_ELF, arch, is_packed ? &packed : &elf,
+			   is_packed ? elf.bytes : 0, is_packed ? IMAGE_PACKED : 1);
+	free(elf.at);
+	free(packed.at);
+}
+
+static void add_text(struct image_build *fatbin, const char *text, int is_packed)
+{
+	struct image_build plain = { (unsigned char *)(uintptr_t)text, strlen(text) + 1 };
+	struct image_build packed = image_build_lz4(plain.at, plain.bytes);
+
+	image_build_member(fatbin, IMAGE_TEXT, 70, is_packed ? &packed : &plain,
+			   is_packed ? plain.bytes : 0, is_packed ? IMAGE_PACKED : 0);
+	free(packed.at);
+}
+
+static void a_fat_binary(void)
+{
+	struct image_build b = image_build_fatbin();
+	struct {
+		uint32_t magic, version;
+		const void *at, *more;
+	} wrapper = { .magic = 0x466243b1, .version = 1 };
+
+	add_elf(&b, 80, 8 * MIB, 0);
+	add_elf(&b, 86, 9 * MIB, 1);
+	add_elf(&b, 90, 10 * MIB, 1);
+	add_elf(&b, 120, 11 * MIB, 0);
+	add_text(&b, HEAD ".global .b8 a[7777];", 1);
+	CHECK_EQ(image_read(b.at, 80).variable_bytes, 8 * MIB);
+	CHECK_EQ(image_read(b.at, 86).variable_bytes, 9 * MIB);
+	CHECK_EQ(image_read(b.at, 89).variable_bytes, 9 * MIB);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 10 * MIB);
+	CHECK_EQ(image_read(b.at, 90).code_bytes, 300);
+	/* None of them runs there: the text does. */
+	CHECK_EQ(image_read(b.at, 75).variable_bytes, 7777);
+	CHECK_EQ(image_read(b.at, 0).variable_bytes, 11 * MIB);
+	wrapper.at = b.at;
+	CHECK_EQ(image_read(&wrapper, 90).variable_bytes, 10 * MIB);
+	free(b.at);
+}
+
+/* What cannot be unpacked here takes what its header says. */
+static void what_nobody_can_read(void)
+{
+	static const unsigned char zstd[] = { 0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3, 4 };
+	struct image_build b = image_build_fatbin();
+	struct image_build member = { (unsigned char *)(uintptr_t)zstd, sizeof(zstd) };
+
+	image_build_member(&b, IMAGE_ELF, 90, &member, 5 * MIB, IMAGE_ZSTD);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 5 * MIB);
+	free(b.at);
+	b = image_build_fatbin();
+	image_build_member(&b, 64, 90, &member, 0, 0);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 8);
+	free(b.at);
+}
+
+static void a_file(void)
+{
+	struct image_build b = image_build_fatbin();
+	const char *path = scratch_path("image");
+	FILE *f = fopen(path, "w");
+
+	add_elf(&b, 90, 10 * MIB, 1);
+	CHECK(f && fwrite(b.at, 1, b.bytes, f) == b.bytes && fclose(f) == 0);
+	CHECK_EQ(image_read_file(path, 90).variable_bytes, 10 * MIB);
+	f = fopen(path, "w");
+	CHECK(f && fputs(HEAD ".global .b8 a[1000];", f) >= 0 && fclose(f) == 0);
+	CHECK_EQ(image_read_file(path, 90).variable_bytes, 1000);
+	f = fopen(path, "w");
+	CHECK(f && fclose(f) == 0);
+	CHECK_EQ(image_read_file(path, 90).variable_bytes, 0);
+	CHECK_EQ(image_read_file("/", 90).variable_bytes, 0);
+	CHECK_EQ(image_read_file("/nowhere", 90).variable_bytes, 0);
+	CHECK_EQ(image_read_file(NULL, 90).variable_bytes, 0);
+	free(b.at);
+}
+
+/* The image at the end of what is mapped: whatever it says, nothing behind it is touched. */
+static unsigned char *at_the_end(const struct image_build *b)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (b->bytes / page + 1) * page;
+	unsigned char *map = mmap(NULL, room + page, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(map != MAP_FAILED && munmap(map + room, page) == 0);
+	memcpy(map + room - b->bytes, b->at, b->bytes);
+	return map + room - b->bytes;
+}
+
+static uint64_t random_state = 88172645463325252;
+
+static uint64_t random_next(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state;
+}
+
+/* Words that lengths and places go wrong by. */
+static uint64_t odd_word(void)
+{
+	static const uint64_t words[] = {
+		0,          1,         7,          8,         63,         UINT8_MAX,      INT16_MAX,
+		UINT16_MAX, INT32_MAX, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_MAX - 15
+	};
+
+	return random_next() % 2 ? words[random_next() % COUNT(words)] : random_next();
+}
+
+static void mutate(unsigned char *at, size_t bytes)
+{
+	uint64_t word = odd_word();
+	size_t size = (size_t)1 << random_next() % 4;
+
+	/* Mostly of the headers. */
+	if (random_next() % 2 && bytes > 256)
+		bytes = 256;
+	memcpy(at + random_next() % (bytes - size), &word, size);
+}
+
+static void try_mutants(const struct image_build *b, int rounds)
+{
+	unsigned char *at = at_the_end(b);
+
+	for (int i = 0; i < rounds; i++) {
+		memcpy(at, b->at, b->bytes);
+		for (uint64_t n = random_next() % 6 + 1; n; n--)
+			mutate(at, b->bytes);
+		image_read(at, random_next() % 2 ? 90 : 0);
+	}
+	/* And cut short: it ends where the pages do. */
+	for (size_t cut = 0; cut < b->bytes; cut += 1 + b->bytes / 500) {
+		memcpy(at + cut, b->at, b->bytes - cut);
+		image_read(at + cut, 90);
+	}
+}
+
+static void broken_images_are_read_to_nowhere(void)
+{
+	struct image_build elf = image_build_elf(sections, COUNT(sections));
+	struct image_build fatbin = image_build_fatbin();
+
+	add_elf(&fatbin, 90, 10 * MIB, 1);
+	add_elf(&fatbin, 90, 11 * MIB, 0);
+	add_text(&fatbin, HEAD ".global .b8 a[7777];", 1);
+	add_text(&fatbin, HEAD ".global .b8 a[7777];", 0);
+	try_mutants(&elf, 20000);
+	try_mutants(&fatbin, 20000);
+	CHECK_EQ(image_read((const void *)-16, 90).variable_bytes, 0);
+	CHECK_EQ(image_read_file("/proc/self/mem", 90).variable_bytes, 0);
+	free(elf.at);
+	free(fatbin.at);
+}
+
+static void lz4_there_and_back(void)
+{
+	unsigned char plain[5000], back[5000];
+
+	for (int round = 0; round < 300; round++) {
+		size_t bytes = random_next() % sizeof(plain), at = 0;
+		struct image_build packed;
+
+		while (at < bytes) {
+			size_t run = random_next() % 3 ? 1 : random_next() % 600;
+			unsigned char c = (unsigned char)random_next();
+
+			while (run-- && at < bytes)
+				plain[at++] = c;
+		}
+		packed = image_build_lz4(plain, bytes);
+		CHECK_EQ(lz4_decode(packed.at, packed.bytes, back, bytes), bytes);
+		CHECK(memcmp(plain, back, bytes) == 0);
+		/* No room for all of it. */
+		CHECK(bytes == 0 || lz4_decode(packed.at, packed.bytes, back, bytes - 1) == -1);
+		for (int i = 0; i < 50; i++) {
+			struct image_build copy = { 0 };
+
+			image_build_add(&copy, packed.at, random_next() % (packed.bytes + 1));
+			if (copy.bytes > 8)
+				mutate(copy.at, copy.bytes);
+			lz4_decode(copy.at, copy.bytes, back, bytes);
+			free(copy.at);
+		}
+		free(packed.at);
+	}
+	/* A match before the beginning; of nothing; a length without an end. */
+	CHECK(lz4_decode("\x10"
+			 "a\x02\x00",
+			 4, back, 100) == -1);
+	CHECK(lz4_decode("\x10"
+			 "a\x00\x00",
+			 4, back, 100) == -1);
+	CHECK(lz4_decode("\xf0\xff\xff", 3, back, 100) == -1);
+	CHECK(lz4_decode("", 0, back, 100) == -1);
 }
 
 int main(void)
@@ -52,6 +298,12 @@ int main(void)
 		fresh_test(variables_of_text),
 		fresh_test(what_is_no_variable),
 		fresh_test(other_images),
+		fresh_test(a_cubin),
+		fresh_test(a_fat_binary),
+		fresh_test(what_nobody_can_read),
+		fresh_test(a_file),
+		fresh_test(broken_images_are_read_to_nowhere),
+		fresh_test(lz4_there_and_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

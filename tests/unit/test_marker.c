@@ -1,6 +1,7 @@
 #include "core/marker.h"
 
 #include "base/clock.h"
+#include "shm/busy_ring.h"
 
 #include "check.h"
 
@@ -271,7 +272,7 @@ static void a_start_behind_work_is_no_probe(void **state)
 	assert_true(llabs(off_ns(false) + 50 * USEC) < USEC);
 }
 
-/* Beside others an event of the context behind nothing new may have the time of the one before it. */
+/* Beside others an event of the context behind nothing new may have the time of one before. */
 static void the_context_is_asked_behind_new_work_where_others_are(void **state)
 {
 	struct lane *other = meter_lane(meter, &thread, 12, 1);
@@ -296,6 +297,27 @@ static void the_context_is_asked_behind_new_work_where_others_are(void **state)
 			 PACE_GO);
 	meter_launched(meter, &thread, other, NOW_NS + 4 * USEC);
 	assert_false(meter_is_single(meter, lane, NOW_NS));
+}
+
+/* One launch, of whose time all is busy already. */
+static void launch_beside(int64_t now_ns)
+{
+	busy_ring_set(&device.ring, now_ns, now_ns + MSEC);
+	launch(now_ns);
+	marker_put(meter, lane, METER_AFTER, 1, NULL, now_ns + USEC);
+	answer(1, now_ns + 200 * USEC);
+}
+
+/* What another process made busy does not make room for more of this one's in flight. */
+static void the_time_of_others_is_no_overlap(void **state)
+{
+	(void)state;
+	others_work();
+	launch_beside(NOW_NS);
+	assert_int_equal(device.slots[2].overlap, 0);
+	device.slots[0].unmeasured_ns = 0;
+	launch_beside(NOW_NS + 10 * MSEC);
+	assert_int_not_equal(device.slots[2].overlap, 0);
 }
 
 /* What is not counted comes into the stream: work before it is marked, and that behind it too. */
@@ -370,6 +392,7 @@ int main(void)
 		TEST(a_start_in_an_idle_stream_is_a_probe),
 		TEST(a_start_that_waited_is_no_probe),
 		TEST(a_start_behind_work_is_no_probe),
+		TEST(the_time_of_others_is_no_overlap),
 		TEST(the_context_is_asked_behind_new_work_where_others_are),
 		TEST(a_fence_asks_for_a_start),
 		TEST(a_point_is_of_a_stream_with_launches),

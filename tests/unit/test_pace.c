@@ -376,6 +376,64 @@ static void processes_take_turns(void **state)
 	assert_true(answer.has_others);
 }
 
+/* `other` is held from NOW_NS on, still at now_ns, and asks again at answer.until_ns. */
+static void hold_other(int64_t debt_ns, int64_t now_ns)
+{
+	set_level(-debt_ns);
+	hold = (struct pace_hold){ .from_ns = NOW_NS, .is_crowded = true };
+	assert_int_equal(ask(&other, 1000, now_ns), PACE_DEBT);
+	hold = (struct pace_hold){ .is_crowded = true };
+	set_level(5 * MSEC);
+}
+
+/* While it wakes others wait for it; who does not come is passed over. */
+static void who_is_held_longest_goes_first(void **state)
+{
+	int64_t wake_ns;
+
+	(void)state;
+	hold_other(NSEC_PER_SEC, NOW_NS + 50 * MSEC);
+	wake_ns = answer.until_ns;
+	assert_int_equal(ask(&pace, 1000, wake_ns), PACE_INFLIGHT);
+	assert_true(answer.until_ns > wake_ns && answer.until_ns <= wake_ns + 2 * MSEC);
+	/* It goes; then the others may. */
+	hold = (struct pace_hold){ .reason = PACE_DEBT, .from_ns = NOW_NS, .is_crowded = true };
+	assert_int_equal(ask(&other, 1000, wake_ns), PACE_GO);
+	hold = (struct pace_hold){ .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, wake_ns + 1000), PACE_GO);
+
+	hold_other(NSEC_PER_SEC, NOW_NS + 60 * MSEC);
+	wake_ns = answer.until_ns;
+	assert_int_equal(ask(&pace, 1000, wake_ns), PACE_INFLIGHT);
+	assert_int_equal(ask(&pace, 1000, wake_ns + 3 * MSEC), PACE_GO);
+}
+
+static void who_is_held_longer_waits_for_nobody(void **state)
+{
+	(void)state;
+	hold_other(NSEC_PER_SEC, NOW_NS + 50 * MSEC);
+	hold = (struct pace_hold){ .reason = PACE_DEBT,
+				   .from_ns = NOW_NS - MSEC,
+				   .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, answer.until_ns), PACE_GO);
+	/* Nor does anybody for one that is held for a moment. */
+	hold_other(MSEC, NOW_NS);
+	assert_int_equal(ask(&pace, 1000, answer.until_ns), PACE_GO);
+}
+
+static void words_of_another_age_hold_nobody(void **state)
+{
+	(void)state;
+	set_level(5 * MSEC);
+	device.first = 1 << 10 | 700;
+	device.first_ns = UINT64_MAX;
+	hold = (struct pace_hold){ .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+	device.first_ns = (uint64_t)(NOW_NS + 3600 * NSEC_PER_SEC);
+	hold = (struct pace_hold){ .is_crowded = true };
+	assert_int_equal(ask(&pace, 1000, NOW_NS), PACE_GO);
+}
+
 /* A word of another age, or another's fault, holds nobody. */
 static void a_turn_is_never_long(void **state)
 {
@@ -404,6 +462,9 @@ int main(void)
 		cmocka_unit_test_setup(beside_others_held_threads_go_in_turns, setup),
 		cmocka_unit_test_setup(processes_take_turns, setup),
 		cmocka_unit_test_setup(a_turn_is_never_long, setup),
+		cmocka_unit_test_setup(who_is_held_longest_goes_first, setup),
+		cmocka_unit_test_setup(who_is_held_longer_waits_for_nobody, setup),
+		cmocka_unit_test_setup(words_of_another_age_hold_nobody, setup),
 		cmocka_unit_test_setup(running_work_does_not_extend_a_debt_hold, setup),
 		cmocka_unit_test_setup(what_is_in_flight_counts_by_its_prediction, setup),
 		cmocka_unit_test_setup(with_nothing_in_flight_one_launch_of_any_length_goes, setup),

@@ -1,6 +1,7 @@
 #include "core/pool.h"
 
 #include "core/doubt.h"
+#include "core/piece.h"
 #include "core/track.h"
 #include "member.h"
 
@@ -305,6 +306,53 @@ static void managed_pools_are_not_in_the_cards_figure(void)
 	CHECK_EQ(track_physical(dev0), 0);
 }
 
+/* No figure tells when it goes: its pieces do. */
+static void managed_pools_go_with_their_last_piece(void)
+{
+	struct piece *piece;
+	struct member m;
+
+	join(&m, "1g");
+	CHECK(pool_enter(&pool_a, dev0, POOL_MANAGED) && pool_any_managed());
+	CHECK(!piece_any());
+	settle(&pool_a, 64, 0);
+	pool_given(&pool_a, 0x1000);
+	pool_given(&pool_a, 0x2000);
+	pool_given(&pool_a, 0x3000);
+	piece_over(piece_take(0x2000), true);
+	destroy(&pool_a, false);
+	CHECK(!pool_any_orphans(dev0));
+	/* Another pool may have its handle by now. */
+	CHECK(pool_enter(&pool_a, dev0, POOL_MANAGED));
+	settle(&pool_a, 32, 0);
+	pool_given(&pool_a, 0x4000);
+	piece_over(piece_take(0x1000), true);
+	CHECK_EQ(quota_used(dev0), 96);
+	CHECK_EQ(track_managed(dev0), 96);
+	piece = piece_take(0x3000);
+	CHECK(piece && !piece_take(0x3000));
+	piece_over(piece, false);
+	CHECK_EQ(quota_used(dev0), 96);
+	piece_over(piece_take(0x3000), true);
+	CHECK_EQ(quota_used(dev0), 32);
+	CHECK_EQ(track_managed(dev0), 32);
+	/* One that comes to an address again was freed unseen. */
+	destroy(&pool_a, false);
+	CHECK(pool_enter(&pool_b, dev0, POOL_MANAGED));
+	pool_given(&pool_b, 0x4000);
+	CHECK_EQ(quota_used(dev0), 0);
+	destroy(&pool_b, true);
+	piece_over(piece_take(0x4000), true);
+	CHECK(!piece_any());
+	CHECK_EQ(quota_used(dev0), 0);
+	/* With nothing given out, at once: the stream has yet to come to the frees. */
+	CHECK(pool_enter(&pool_b, dev0, POOL_MANAGED));
+	settle(&pool_b, 64, 0);
+	destroy(&pool_b, false);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(track_managed(dev0), 0);
+}
+
 static void destroyed_pools_go_with_their_last_memory(void)
 {
 	struct member m;
@@ -477,6 +525,7 @@ int main(void)
 		fresh_test(doubt_goes_with_the_pool_that_served),
 		fresh_test(without_a_figure_the_reservation_stays),
 		fresh_test(managed_pools_are_not_in_the_cards_figure),
+		fresh_test(managed_pools_go_with_their_last_piece),
 		fresh_test(destroyed_pools_go_with_their_last_memory),
 		fresh_test(pools_of_a_device_are_listed),
 		fresh_test(a_pool_that_is_being_destroyed),

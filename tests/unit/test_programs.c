@@ -3,6 +3,7 @@
  * charged is what the driver holds, and never more than the limit.
  */
 #include "base/log.h"
+#include "core/learnt.h"
 #include "hook/enter.h"
 #include "hook/lookup.h"
 
@@ -444,7 +445,7 @@ static void a_context_is_refused_on_no_stale_figure(void)
 	CUmodule module;
 	CUcontext ctx;
 
-	begin("region", "25m", 256 * MIB);
+	begin("region", "27m", 256 * MIB);
 	model_set_current(world.primary);
 	CHECK(hook_cuModuleLoadData(&module, image) == CUDA_SUCCESS);
 	CHECK_EQ(overhead(), MODEL_CONTEXT_BYTES + 2 * MIB);
@@ -453,7 +454,7 @@ static void a_context_is_refused_on_no_stale_figure(void)
 	CHECK(hook_cuCtxCreate_v2(&ctx, 0, 0) == CUDA_SUCCESS);
 	check_books();
 	/* What a context costs was learnt rightly. */
-	CHECK_EQ(quota_context_bytes(dev0), MODEL_CONTEXT_BYTES);
+	CHECK_EQ(learnt_context_bytes(dev0), MODEL_CONTEXT_BYTES);
 	CHECK(hook_cuCtxDestroy_v2(ctx) == CUDA_SUCCESS);
 	finish();
 }
@@ -493,17 +494,19 @@ static void small_requests_go_one_at_a_time(void)
 	CHECK(hook_cuMemAlloc_v2(&addr, MIB) == CUDA_SUCCESS);
 	while (hook_cuMemAlloc_v2(&addr, 2 * MIB) == CUDA_SUCCESS)
 		;
-	CHECK_EQ(quota_used(dev0), 64 * MIB);
+	/* A block is kept back, for what the driver opens in vain. */
+	CHECK_EQ(quota_used(dev0), 62 * MIB);
 	CHECK(hook_cuMemAlloc_v2(&addr, MIB) == CUDA_SUCCESS);
+	CHECK_EQ(model_look().most_bytes, room - MODEL_BLOCK_BYTES);
 	model_after_next(hope_for_room);
 	CHECK(hook_cuMemAlloc_v2(&addr, MIB) == CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(model_look().most_bytes, room + MODEL_BLOCK_BYTES);
+	CHECK_EQ(model_look().most_bytes, room);
 	for (int i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&world.programs[i].thread, NULL, hope_again_and_again, NULL) ==
 		      0);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(world.programs[i].thread, NULL);
-	CHECK_EQ(model_look().most_bytes, room + MODEL_BLOCK_BYTES);
+	CHECK_EQ(model_look().most_bytes, room);
 	check_books();
 	CHECK(hook_cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS);
 	CHECK_EQ(quota_used(dev0), 0);

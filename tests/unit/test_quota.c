@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "core/doubt.h"
+#include "core/learnt.h"
 #include "member.h"
 #include "shm/spec.h"
 
@@ -42,12 +43,12 @@ static void what_is_reserved_is_held(void)
 	CHECK_EQ(quota_left(dev0), MIB_BYTES(100));
 	CHECK_EQ(m.region.own->slots[m.slot.index].used_bytes[0], MIB_BYTES(924));
 	CHECK(strcmp(quota_uuid(dev0), member_uuid(0)) == 0);
-	CHECK_EQ(quota_context_bytes(dev0), 0);
-	quota_learn_context(dev0, MIB_BYTES(518));
-	CHECK_EQ(quota_context_bytes(dev0), MIB_BYTES(518));
+	CHECK_EQ(learnt_context_bytes(dev0), 0);
+	learnt_note_context(dev0, MIB_BYTES(518));
+	CHECK_EQ(learnt_context_bytes(dev0), MIB_BYTES(518));
 	/* More than the card has was written by a stranger. */
-	quota_learn_context(dev0, UINT64_C(1) << 60);
-	CHECK_EQ(quota_context_bytes(dev0), 0);
+	learnt_note_context(dev0, UINT64_C(1) << 60);
+	CHECK_EQ(learnt_context_bytes(dev0), 0);
 }
 
 /* Refused to the byte, and a refusal takes nothing. */
@@ -286,27 +287,27 @@ static void what_is_in_doubt_counts_until_it_is_back(void)
 
 	member_join(&m, scratch_path("region"), "100m", 0, 2);
 	slot = &m.region.own->slots[m.slot.index];
-	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
-	CHECK_EQ(quota_doubt((struct dev){ 1 }, MIB_BYTES(10)), 0);
+	CHECK_EQ(quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(60)), 0);
+	CHECK_EQ(quota_doubt((struct dev){ 1 }, QUOTA_DATA, MIB_BYTES(10)), 0);
 	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(70));
 	CHECK_EQ(slot->doubted_devices, 3);
 	CHECK_EQ(quota_used(dev0), MIB_BYTES(60));
 	CHECK_EQ(quota_left(dev0), MIB_BYTES(40));
-	CHECK((int)quota_doubt(dev0, MIB_BYTES(41)) == -EDQUOT);
-	CHECK((int)quota_doubt(dev0, UINT64_MAX) == -EDQUOT);
+	CHECK((int)quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(41)) == -EDQUOT);
+	CHECK((int)quota_doubt(dev0, QUOTA_DATA, UINT64_MAX) == -EDQUOT);
 	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(70));
 	/* It took 20 of them. */
-	quota_doubt_over(dev0, MIB_BYTES(60), MIB_BYTES(40));
+	quota_doubt_over(dev0, QUOTA_DATA, MIB_BYTES(60), MIB_BYTES(40));
 	CHECK_EQ(quota_used(dev0), MIB_BYTES(20));
 	CHECK_EQ(slot->doubted_bytes, MIB_BYTES(10));
 	CHECK_EQ(slot->doubted_devices, 2);
 	CHECK_EQ(doubt_left_at_best(dev0, 0), MIB_BYTES(80));
-	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(30)), 0);
+	CHECK_EQ(quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(30)), 0);
 	CHECK_EQ(quota_left(dev0), MIB_BYTES(50));
 	CHECK_EQ(doubt_left_at_best(dev0, MIB_BYTES(40)), MIB_BYTES(50));
 	CHECK(doubt_left_at_best(dev0, 0) >= MIB_BYTES(80));
-	quota_doubt_over(dev0, MIB_BYTES(30), MIB_BYTES(30));
-	quota_doubt_over((struct dev){ 1 }, MIB_BYTES(10), MIB_BYTES(10));
+	quota_doubt_over(dev0, QUOTA_DATA, MIB_BYTES(30), MIB_BYTES(30));
+	quota_doubt_over((struct dev){ 1 }, QUOTA_DATA, MIB_BYTES(10), MIB_BYTES(10));
 	CHECK_EQ(slot->doubted_bytes + slot->doubted_devices, 0);
 	CHECK_EQ(quota_used(dev0), MIB_BYTES(20));
 }
@@ -314,7 +315,7 @@ static void what_is_in_doubt_counts_until_it_is_back(void)
 static void *be_in_doubt_for_a_while(void *arg)
 {
 	clock_sleep_ns(20 * NSEC_PER_MSEC);
-	quota_doubt_over(dev0, MIB_BYTES(60), *(uint64_t *)arg);
+	quota_doubt_over(dev0, QUOTA_DATA, MIB_BYTES(60), *(uint64_t *)arg);
 	return arg;
 }
 
@@ -328,14 +329,14 @@ static void others_wait_for_what_is_in_doubt(void)
 
 	member_join(&m, scratch_path("region"), "100m", 0, 1);
 	for (int i = 0; i < 5; i++) {
-		CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
+		CHECK_EQ(quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(60)), 0);
 		CHECK(pthread_create(&thread, NULL, be_in_doubt_for_a_while, &back_bytes) == 0);
 		CHECK_EQ(quota_reserve(dev0, QUOTA_MODULE, MIB_BYTES(100)), 0);
 		pthread_join(thread, NULL);
 		quota_release(dev0, QUOTA_MODULE, MIB_BYTES(100));
 	}
 	/* Nobody waits for what would not do. */
-	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(60)), 0);
+	CHECK_EQ(quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(60)), 0);
 	CHECK(!doubt_await(dev0, MIB_BYTES(101), &end_ns) && end_ns == 0);
 	CHECK(doubt_await(dev0, MIB_BYTES(100), &end_ns) && end_ns > 0);
 	end_ns = 1;
@@ -352,7 +353,7 @@ static void die_in_doubt(const char *path)
 	struct member m;
 
 	member_join(&m, path, "100m", 0, 1);
-	CHECK_EQ(quota_doubt(dev0, MIB_BYTES(100)), 0);
+	CHECK_EQ(quota_doubt(dev0, QUOTA_DATA, MIB_BYTES(100)), 0);
 	_exit(0);
 }
 

@@ -1,10 +1,12 @@
 #include "base/sys.h"
 
-#include "scratch.h"
+#include "fresh.h"
+#include "refuse.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 static void test_stat(void **state)
@@ -34,6 +36,39 @@ static void test_stat(void **state)
 	assert_int_equal(errno, EBADF);
 	assert_int_equal(sys_stat(scratch_path("none"), &ours), -1);
 	assert_int_equal(errno, ENOENT);
+}
+
+/* What is there is copied, and nothing of what is partly there comes to harm. */
+static void copy_what_is_there(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *map = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+	char out[64];
+
+	CHECK(map != MAP_FAILED && munmap(map + 2 * page, page) == 0);
+	memset(map, 'x', 2 * page);
+	CHECK(sys_copy_own(out, map + page - 32, 64) == 0);
+	CHECK(out[0] == 'x' && out[63] == 'x');
+	CHECK(sys_copy_own(out, map + 2 * page - 64, 64) == 0);
+	CHECK(sys_copy_own(out, map + 2 * page - 63, 64) == -1);
+	CHECK(sys_copy_own(out, map + 2 * page, 1) == -1);
+	CHECK(sys_copy_own(out, NULL, 1) == -1);
+	CHECK(sys_copy_own(out, (const void *)-8, 16) == -1);
+	CHECK(sys_copy_own(out, NULL, 0) == 0);
+}
+
+static void copying(void)
+{
+	copy_what_is_there();
+}
+
+/* Some containers refuse the system call. */
+static void copying_without_the_call(void)
+{
+	if (!refuse_call(SYS_process_vm_readv, REFUSE_ANY, 0, EPERM))
+		return;
+	copy_what_is_there();
 }
 
 static void *thread_id(void *out)
@@ -95,6 +130,8 @@ int main(void)
 		scratch_test(test_stat),
 		cmocka_unit_test(test_gettid),
 		cmocka_unit_test(test_futex),
+		fresh_test(copying),
+		fresh_test(copying_without_the_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,81 @@
+#include "core/image_elf.h"
+
+#include "base/bytes.h"
+
+#include <elf.h>
+#include <string.h>
+
+/* EM_CUDA of newer <elf.h>. */
+enum { MACHINE_CUDA = 190, NAME_BYTES = 16 };
+
+static bool has_prefix(const char *name, const char *prefix)
+{
+	return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* Shared and local memory have sections too, which take none of the device's. */
+static void add(struct image_bytes *sum, const char *name, uint64_t bytes)
+{
+	if (has_prefix(name, ".nv.global") || has_prefix(name, ".nv.constant"))
+		sum->variable_bytes = bytes_sum(sum->variable_bytes, bytes);
+	else if (has_prefix(name, ".text"))
+		sum->code_bytes = bytes_sum(sum->code_bytes, bytes);
+}
+
+/* The beginning of a name in a table of names; names are as long as they like. */
+static bool read_name(const struct image_source *s, const Elf64_Shdr *names, uint32_t at,
+		      char out[NAME_BYTES])
+{
+	uint64_t left;
+
+	if (at >= names->sh_size)
+		return false;
+	left = bytes_least(names->sh_size - at, NAME_BYTES - 1);
+	memset(out, 0, NAME_BYTES);
+	return image_source_copy(s, bytes_sum(names->sh_offset, at), out, (size_t)left);
+}
+
+static bool read_section(const struct image_source *s, const Elf64_Ehdr *h, unsigned i,
+			 Elf64_Shdr *out)
+{
+	return image_source_copy(s, bytes_sum(h->e_shoff, (uint64_t)i * sizeof(*out)), out,
+				 sizeof(*out));
+}
+
+static bool read_header(const struct image_source *s, Elf64_Ehdr *h)
+{
+	return image_source_copy(s, 0, h, sizeof(*h)) && memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 &&
+	       h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_machine == MACHINE_CUDA &&
+	       h->e_shentsize == sizeof(Elf64_Shdr);
+}
+
+bool image_elf_read(const struct image_source *s, struct image_bytes *out)
+{
+	struct image_bytes sum = { 0 };
+	Elf64_Shdr names, section;
+	char name[NAME_BYTES];
+	unsigned count, at;
+	Elf64_Ehdr h;
+
+	if (!read_header(s, &h))
+		return false;
+	count = h.e_shnum;
+	at = h.e_shstrndx;
+	/* More than fit into these words stand in the first section. */
+	if (h.e_shoff && (count == 0 || at == SHN_XINDEX)) {
+		if (!read_section(s, &h, 0, &section) || section.sh_size > UINT32_MAX)
+			return false;
+		count = count ? count : (unsigned)section.sh_size;
+		at = at == SHN_XINDEX ? section.sh_link : at;
+	}
+	if (at >= count || !read_section(s, &h, at, &names))
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		if (!read_section(s, &h, i, &section))
+			return false;
+		if (section.sh_name && read_name(s, &names, section.sh_name, name))
+			add(&sum, name, section.sh_size);
+	}
+	*out = sum;
+	return true;
+}

@@ -1,0 +1,18 @@
+/*
+ * What processes of the tenant learn for each other and leave in the region. It is in reach of
+ * others: who reads it believes no more than could be.
+ *
+ * Thread safe.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdint.h>
+
+/*
+ * What one context was last seen to cost on the device, by any process of the tenant: 0 = not
+ * known. And a process that has seen it says so.
+ */
+uint64_t learnt_context_bytes(struct dev dev);
+void learnt_note_context(struct dev dev, uint64_t bytes);

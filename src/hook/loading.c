@@ -1,0 +1,51 @@
+#include "hook/loading.h"
+
+#include "base/bytes.h"
+#include "core/image.h"
+#include "core/track.h"
+#include "drv/gpu_cuda.h"
+#include "drv/real.h"
+
+bool loading_is_eager(void)
+{
+	CUmoduleLoadingMode mode;
+
+	return !real.cuModuleGetLoadingMode ||
+	       (real.cuModuleGetLoadingMode(&mode) == CUDA_SUCCESS &&
+		mode == CU_MODULE_EAGER_LOADING);
+}
+
+/* As image_read() wants it. */
+static unsigned current_arch(void)
+{
+	int major = 0, minor = 0;
+	struct cuda_ord ord;
+
+	if (!gpu_cuda_current_device(&ord) || !real.cuDeviceGetAttribute ||
+	    real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+				      ord.v) != CUDA_SUCCESS ||
+	    real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+				      ord.v) != CUDA_SUCCESS ||
+	    major < 0 || minor < 0)
+		return 0;
+	return (unsigned)major * 10 + (unsigned)minor;
+}
+
+static uint64_t sum(struct image_bytes b)
+{
+	uint64_t variable_bytes = bytes_round_up(b.variable_bytes, TRACK_BLOCK_BYTES);
+
+	return loading_is_eager() ?
+		       bytes_sum(variable_bytes, bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES)) :
+		       variable_bytes;
+}
+
+uint64_t loading_bytes(const void *image)
+{
+	return image ? sum(image_read(image, current_arch())) : 0;
+}
+
+uint64_t loading_file_bytes(const char *path)
+{
+	return path ? sum(image_read_file(path, current_arch())) : 0;
+}

@@ -1,0 +1,18 @@
+/*
+ * What loading an image will take of a device: its variables at once, its code then too where the
+ * driver loads it eagerly.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* True when the driver loads all functions with their module. */
+bool loading_is_eager(void);
+
+/*
+ * Bytes that the image takes at most on the calling thread's device, or on any where it has none;
+ * 0 where the image says nothing. Its pages may be gone; what is not there is not read.
+ */
+uint64_t loading_bytes(const void *image);
+uint64_t loading_file_bytes(const char *path);

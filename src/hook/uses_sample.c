@@ -1,0 +1,204 @@
+#include "hook/uses_sample.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "base/turn.h"
+#include "core/gate.h"
+#include "core/link_cost.h"
+#include "drv/capture.h"
+#include "drv/gpu_cuda.h"
+#include "drv/gpu_event.h"
+#include "drv/real.h"
+#include "drv/relaxed.h"
+
+#include <stdatomic.h>
+
+/* Who ends a stream waits so long for somebody who is at it with an event. */
+#define FORGET_NS NSEC_PER_SEC
+/* One launch in so many is timed, at random between a half and one and a half times that. */
+enum { APART = 16 };
+enum { TIMED = 32 };
+
+/* A launch between two events. */
+struct timed {
+	uint64_t kind, far_bytes;
+	uint64_t context;        /* gpu_event_context() */
+	uint64_t before, behind; /* events; 0: none */
+	CUstream stream;
+};
+
+struct uses_sample_state {
+	_Atomic int left; /* launches until the next is timed; atomic */
+	struct turn turn; /* nothing is waited for in it */
+	const void
+		*owner; /* of `open`: a thread, by what it alone has; atomic, written in the turn */
+	/* the turn */
+	struct timed open; /* its launch is under way or about to be; kind 0: there is none */
+	struct timed timed[TIMED];
+	unsigned count;
+	uint32_t random;
+};
+PROCESS_STATE(uses_sample_state, state);
+
+static __thread char self __attribute__((tls_model("initial-exec")));
+
+void uses_sample_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	link_cost_init();
+}
+
+static void give(uint64_t event)
+{
+	if (event)
+		gpu_event_give(event);
+}
+
+static void drop(struct timed *t)
+{
+	give(t->before);
+	give(t->behind);
+	*t = (struct timed){ .kind = 0 };
+}
+
+/* An event in the stream; 0: none. Inside the gate, which shuts when a capture begins. */
+static uint64_t put_event(uint64_t context, CUstream stream)
+{
+	uint64_t event = context ? gpu_event_take(context, true) : 0;
+	uint32_t was_in;
+	bool is_there;
+
+	if (!event)
+		return 0;
+	was_in = gate_enter();
+	is_there = !capture_any() && gpu_event_record(event, stream, false);
+	gate_leave(was_in);
+	if (!is_there)
+		give(event);
+	return is_there ? event : 0;
+}
+
+/* The key of the thread's context; 0 without one. */
+static uint64_t own_context(void)
+{
+	struct cuda_ord ord;
+	const void *ctx;
+
+	return gpu_cuda_current(&ord, &ctx) ? gpu_event_context((CUcontext)(uintptr_t)ctx) : 0;
+}
+
+static uint32_t next_random(void)
+{
+	uint32_t x = state.s.random ? state.s.random : 2463534242u;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	state.s.random = x;
+	return x;
+}
+
+/* The turn is the caller's. True when nothing more will come of it. */
+static bool read_timed(const struct timed *t)
+{
+	int64_t before_ns, behind_ns;
+	enum gpu_event_state was = gpu_event_read(t->behind, &behind_ns);
+
+	if (was == GPU_EVENT_DONE)
+		was = gpu_event_read(t->before, &before_ns);
+	if (was == GPU_EVENT_DONE)
+		link_cost_learn(t->kind, behind_ns - before_ns, t->far_bytes);
+	return was != GPU_EVENT_RUNNING;
+}
+
+/* The turn is the caller's. */
+static void read_all(void)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < state.s.count; i++) {
+		struct timed *t = &state.s.timed[i];
+
+		if (read_timed(t))
+			drop(t);
+		else
+			state.s.timed[kept++] = *t;
+	}
+	state.s.count = kept;
+}
+
+/* The turn is the caller's: what is timed is still at work, or may be. */
+static void close_open(void)
+{
+	struct timed *t = &state.s.open;
+
+	if (state.s.count < TIMED && real.cuStreamQuery && own_context() == t->context &&
+	    real.cuStreamQuery(t->stream) == CUDA_ERROR_NOT_READY)
+		t->behind = put_event(t->context, t->stream);
+	if (t->behind) {
+		state.s.timed[state.s.count++] = *t;
+		*t = (struct timed){ .kind = 0 };
+	} else {
+		drop(t);
+	}
+}
+
+void uses_sample_end(void)
+{
+	struct relaxed relaxed;
+
+	if (__atomic_load_n(&state.s.owner, __ATOMIC_RELAXED) != &self || capture_any())
+		return;
+	if (!turn_take(&state.s.turn, 0))
+		return;
+	relaxed = relaxed_begin();
+	if (state.s.open.kind && state.s.owner == &self)
+		close_open();
+	__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+	relaxed_end(relaxed);
+	turn_give(&state.s.turn);
+}
+
+void uses_sample_forget(CUstream stream)
+{
+	if (!turn_take(&state.s.turn, FORGET_NS))
+		return;
+	if (!stream || state.s.open.stream == stream) {
+		drop(&state.s.open);
+		__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+	}
+	turn_give(&state.s.turn);
+}
+
+/* The turn is the caller's. Of a thread that never came back, the last is dropped. */
+static void open_one(uint64_t kind, uint64_t far_bytes, CUstream stream)
+{
+	struct timed *t = &state.s.open;
+
+	read_all();
+	drop(t);
+	__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+	*t = (struct timed){
+		.kind = kind, .far_bytes = far_bytes, .context = own_context(), .stream = stream
+	};
+	t->before = put_event(t->context, stream);
+	if (t->before)
+		__atomic_store_n(&state.s.owner, &self, __ATOMIC_RELAXED);
+	else
+		t->kind = 0;
+}
+
+void uses_sample_begin(uint64_t kind, uint64_t far_bytes, CUstream stream)
+{
+	struct relaxed relaxed;
+
+	if (atomic_fetch_sub_explicit(&state.s.left, 1, memory_order_relaxed) > 0 ||
+	    capture_any() || !turn_take(&state.s.turn, 0))
+		return;
+	relaxed = relaxed_begin();
+	open_one(kind, far_bytes, stream);
+	atomic_store_explicit(&state.s.left, APART / 2 + (int)(next_random() % APART),
+			      memory_order_relaxed);
+	relaxed_end(relaxed);
+	turn_give(&state.s.turn);
+}

@@ -1,0 +1,27 @@
+#include "shm/mirror.h"
+
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+void mirror_show(const struct region *region, unsigned slot, int dev,
+		 const struct mirror_held *held, bool grows)
+{
+	uint64_t total = held->context_bytes + held->module_bytes + held->data_bytes;
+	struct hami_slot *shown = &region->hami->procs[slot];
+	struct hami_used *used;
+
+	store(&region->own->slots[slot].used_bytes[dev], total);
+	if (dev >= HAMI_DEVICES)
+		return;
+	used = &shown->used[dev];
+	__atomic_fetch_add(&shown->seqlock, 1, __ATOMIC_ACQ_REL);
+	if (grows)
+		store(&used->total_bytes, total);
+	store(&used->context_bytes, held->context_bytes);
+	store(&used->module_bytes, held->module_bytes);
+	store(&used->data_bytes, held->data_bytes);
+	store(&used->total_bytes, total);
+	__atomic_fetch_add(&shown->seqlock, 1, __ATOMIC_RELEASE);
+}

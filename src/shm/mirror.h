@@ -1,0 +1,23 @@
+/*
+ * What the tenant's monitors read of a slot: the HAMi fields, and Ration's own for views. After the
+ * account has changed; it counts nothing.
+ *
+ * Thread safe between processes; of the owner's threads one at a time.
+ */
+#pragma once
+
+#include "shm/region.h"
+
+#include <stdbool.h>
+
+/* Bytes that the owner of a slot holds on a device, by kind. */
+struct mirror_held {
+	uint64_t context_bytes, module_bytes, data_bytes;
+};
+
+/*
+ * Shows them. The sum grows first and shrinks last, so that it is never below its parts together;
+ * `grows` says which of the two it does.
+ */
+void mirror_show(const struct region *region, unsigned slot, int dev,
+		 const struct mirror_held *held, bool grows);

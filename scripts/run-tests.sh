@@ -35,7 +35,7 @@ tests() {
 	echo "== tests: $preset"
 	report=$results/$preset.xml
 	# Most tests wait more than they reckon.
-	ctest --preset "$preset" --no-tests=error -j $((jobs + 1)) --output-junit "$report" "$@"
+	ctest --preset "$preset" --no-tests=error -j $((2 * jobs)) --output-junit "$report" "$@"
 	if [ ! -s "$report" ]; then
 		failed=$((failed + 1))
 		return

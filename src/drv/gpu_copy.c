@@ -88,8 +88,8 @@ static bool mark(struct gpu_copy *copy, unsigned part, enum gpu_copy_way way)
 void gpu_copy_end_part(struct gpu_copy *copy, unsigned part)
 {
 	copy->is_marked[part] = true;
-	for (int i = 0; i < GPU_COPY_WAYS; i++)
-		copy->is_marked[part] = copy->is_marked[part] && mark(copy, part, i);
+	for (unsigned way = 0; way < GPU_COPY_WAYS; way++)
+		copy->is_marked[part] = copy->is_marked[part] && mark(copy, part, way);
 }
 
 /* 0, -EAGAIN while it runs, -ENODEV. An answer that says nothing of the work is asked for again. */
@@ -109,8 +109,8 @@ int gpu_copy_wait(struct gpu_copy *copy, unsigned part, int64_t until_ns)
 {
 	int rc = 0;
 
-	for (int i = 0; i < GPU_COPY_WAYS && rc == 0; i++) {
-		while ((rc = ask(copy, part, i)) == -EAGAIN && clock_now_ns() < until_ns)
+	for (unsigned way = 0; way < GPU_COPY_WAYS && rc == 0; way++) {
+		while ((rc = ask(copy, part, way)) == -EAGAIN && clock_now_ns() < until_ns)
 			clock_sleep_ns(NAP_NS);
 	}
 	return rc == -EAGAIN ? -EBUSY : rc;

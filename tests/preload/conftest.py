@@ -1,4 +1,5 @@
 """Programs behind LD_PRELOAD=libration.so, each test with a software GPU and a region of its own."""
+import collections
 import itertools
 import os
 import re
@@ -39,15 +40,21 @@ numbers = itertools.count()
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "plain: not asked again under a sanitizer")
+    config.addinivalue_line("markers", "some: under a sanitizer two of its parameters are enough")
 
 
 def pytest_collection_modifyitems(config, items):
     """What a sanitizer's runtime changes, or repeats, is asked of the plain build only."""
     if not SANITIZED:
         return
-    plain = [item for item in items if item.get_closest_marker("plain")]
-    config.hook.pytest_deselected(items=plain)
-    items[:] = [item for item in items if item not in plain]
+    left, seen = [], collections.Counter()
+    for item in items:
+        seen[item.function] += 1
+        if item.get_closest_marker("plain") or (item.get_closest_marker("some")
+                                                and seen[item.function] > 2):
+            left.append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 class Result:

@@ -7,6 +7,8 @@ import pytest
 
 from conftest import (CONTEXT, HAMI_LIMIT, MIB, NOT_PERMITTED, OWN, PROGRAMS, is_root, needs)
 
+pytestmark = pytest.mark.some
+
 OPERATING_SYSTEM = 304
 
 

@@ -8,8 +8,8 @@ KINDS = ["handle", "async", "array", "mipmap", "context", "green", "module", "lo
 
 @pytest.fixture(name="full")
 def make_full(place):
-    """A card of 512 MiB, of which the tenant may have more than there is."""
-    place.sim.update({"mem": "512m", "sms": 16})
+    """A card of 352 MiB, of which the tenant may have more than there is."""
+    place.sim.update({"mem": "352m", "sms": 16})
     place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_MEM": "8g", "RATION_HOST": "2g"}
     return place
 

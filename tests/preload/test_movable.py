@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, CONTEXT, MIB, OWN
+from conftest import BUILD, CONTEXT, MIB, OWN, SANITIZED
 
 MOVABLE = {"RATION_MOVABLE": "true"}
 # include/ration/region.h
@@ -87,7 +87,7 @@ def churn(place, seed, threads):
 @pytest.mark.parametrize("seed,threads", [pytest.param(1, 1, marks=pytest.mark.plain), (2, 4)])
 def test_random_programs(place, seed, threads):
     program = churn(place, seed, threads)
-    time.sleep(2)
+    time.sleep(1)
     program.go().await_word("end").go().end()
 
 
@@ -113,7 +113,7 @@ def test_random_programs_with_little_on_the_card(place, seed, threads):
     program = churn(place, seed, threads)
     spilled, looks = 0, 0
     end = time.monotonic() + 60
-    while looks < 200 or not spilled:
+    while looks < (30 if SANITIZED else 100) or not spilled:
         assert time.monotonic() < end
         spilled = max(spilled, residency(place)[0][1])
         looks += 1

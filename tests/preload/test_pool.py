@@ -8,7 +8,7 @@ from conftest import BUILD, CONTEXT, MIB, OUT_OF_MEMORY, SANITIZED
 
 LIMIT = 256 * MIB
 GROWTH = 32 * MIB
-SECONDS = 1 if SANITIZED else 3
+SECONDS = 1 if SANITIZED else 1.5
 
 
 def test_a_pool_grows_in_steps_and_gives_back(place):

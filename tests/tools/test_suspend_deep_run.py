@@ -47,7 +47,7 @@ def resume_all(ration, name):
     (("--size", "4m"), ()),
     (("--size", "4m", "--graph"), ()),
     (("--size", "100k"), ()),
-    (("--size", "260m", "--threads", "1", "--depth", "1"), ()),
+    (("--size", "130m", "--threads", "1", "--depth", "1"), ()),
     (("--size", "20m"), ("--resident", "30m")),
     (("--size", "100k"), ("--resident", "4m")),
     (("--size", "20m"), ("--resident", "30m", "--host", "90m")),

@@ -69,7 +69,7 @@ LARGE = ("--size", "70m", "--threads", "1", "--depth", "1")  # two buffers: most
 
 
 @pytest.mark.parametrize("options", [("--size", "4m"), ("--size", "4m", "--graph"), ("--size", "100k"),
-                                     ("--size", "260m", "--threads", "1", "--depth", "1")],
+                                     ("--size", "130m", "--threads", "1", "--depth", "1")],
                          ids=["kernels", "graph", "small", "large"])
 def test_memory_leaves_and_comes_back(ration, keeper, eventually, options):
     a = keeper("a", *options, mem="600m")

@@ -1,1 +1,1 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/hook/again.c)
+ration_take(${RATION_TEST} hook/again)

@@ -1,1 +1,1 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/fake_owner.c)
+target_sources(${RATION_TEST} PRIVATE $<TARGET_OBJECTS:unit_fake_owner>)

@@ -1,2 +1,2 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/fake_owner.c)
+target_sources(${RATION_TEST} PRIVATE $<TARGET_OBJECTS:unit_fake_owner>)
 target_link_options(${RATION_TEST} PRIVATE -Wl,--wrap=malloc)

@@ -1,1 +1,1 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/hook/event_point.c)
+ration_take(${RATION_TEST} hook/event_point)

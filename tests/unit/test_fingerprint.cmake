@@ -1,3 +1,1 @@
-foreach(source drv/fingerprint drv/nvml_list)
-  target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/${source}.c)
-endforeach()
+ration_take(${RATION_TEST} drv/fingerprint drv/nvml_list)

@@ -1,5 +1,4 @@
-foreach(source capture epoch fence_context gpu_bo gpu_copy gpu_fence gpu_move gpu_probe gpu_remap gpu_still gpu_store
-    gpu_vmm real relaxed status symbol)
-  target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/${source}.c)
-endforeach()
+ration_take(${RATION_TEST} drv/capture drv/epoch drv/fence_context drv/gpu_bo drv/gpu_copy drv/gpu_fence
+  drv/gpu_move drv/gpu_probe drv/gpu_remap drv/gpu_still drv/gpu_store drv/gpu_vmm drv/real drv/relaxed drv/status
+  drv/symbol)
 target_link_libraries(${RATION_TEST} PRIVATE sim_cuda ${CMAKE_DL_LIBS})

@@ -1,1 +1,1 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/gpu_event.c)
+ration_take(${RATION_TEST} drv/gpu_event)

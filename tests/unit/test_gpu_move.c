@@ -108,7 +108,8 @@ static const enum bo_place ways[][2] = {
 };
 enum { WAYS = sizeof(ways) / sizeof(*ways) };
 
-static void fail_each(enum bo_place from, enum bo_place to, CUresult res, unsigned at_once)
+/* How many of the moves failed; some calls are made again or done without. */
+static unsigned fail_each(enum bo_place from, enum bo_place to, CUresult res, unsigned at_once)
 {
 	unsigned calls = calls_of(from, to), failed = 0;
 
@@ -124,19 +125,23 @@ static void fail_each(enum bo_place from, enum bo_place to, CUresult res, unsign
 			check_whole(i);
 		}
 	}
-	CHECK(failed > 0);
+	CHECK(failed > 0 || STRIDE > 1);
+	return failed;
 }
 
 static void each_call_failing_leaves_all_whole(void)
 {
+	unsigned failed = 0;
+
 	moving_start(MACHINE, &impatient, 8 * GRAIN);
 	make_objects();
 	failing_start();
 	for (unsigned w = 0; w < WAYS; w++)
-		fail_each(ways[w][0], ways[w][1],
-			  w % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN, 1);
+		failed += fail_each(ways[w][0], ways[w][1],
+				    w % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN, 1);
 	/* Two in a row: what undoes a failure fails once too. */
-	fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_OUT_OF_MEMORY, 2);
+	failed += fail_each(BO_VRAM, BO_GTT, CUDA_ERROR_OUT_OF_MEMORY, 2);
+	CHECK(failed > 0);
 	for (unsigned i = 0; i < OBJECTS; i++)
 		bo_put(&objects[i]);
 	CHECK_EQ(bo_device_fini(&gpu.device), 0);
@@ -578,13 +583,13 @@ static void a_death_leaves_nothing_behind(void **state)
 		do {
 			struct child c;
 
-			death.at++;
+			death.at += STRIDE;
 			c = child_start(die_in_a_move, &death);
 			status = child_status(&c);
 			assert_true(status == 0 || status == 128 + SIGKILL);
 			child_run(nothing_is_left, NULL);
 		} while (status != 0);
-		assert_true(death.at > 5);
+		assert_true(death.at > 5 * STRIDE || STRIDE > 1);
 	}
 }
 

@@ -1,4 +1,2 @@
-foreach(source gpu_vmm real relaxed status symbol)
-  target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/${source}.c)
-endforeach()
+ration_take(${RATION_TEST} drv/gpu_vmm drv/real drv/relaxed drv/status drv/symbol)
 target_link_libraries(${RATION_TEST} PRIVATE sim_cuda ${CMAKE_DL_LIBS})

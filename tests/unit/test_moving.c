@@ -12,7 +12,12 @@
 #include <sched.h>
 
 #define MACHINE "mem=512m,context=8m"
-enum { OBJECTS = 16, MOVES = BUILD_SANITIZED ? 100 : 10000, THREADS = 3, ROUNDS = 40 };
+enum {
+	OBJECTS = 16,
+	MOVES = BUILD_SANITIZED ? 100 : 2000,
+	THREADS = 3,
+	ROUNDS = BUILD_SANITIZED ? 12 : 40
+};
 
 static const struct gpu_bo_setup short_waits = {
 	.still = { .shut_ns = 100 * NSEC_PER_MSEC, .done_ns = 100 * NSEC_PER_MSEC },
@@ -98,7 +103,7 @@ static void bytes_survive_thousands_of_moves(void)
 /* Half of them have room: others come in the place of some, again and again, with their bytes. */
 static void objects_change_places(void)
 {
-	enum { NEAR = OBJECTS / 2, TIMES = BUILD_SANITIZED ? 40 : 400 };
+	enum { NEAR = OBJECTS / 2, TIMES = BUILD_SANITIZED ? 15 : 150 };
 	struct bo_swap goes[NEAR], comes[NEAR];
 	uint32_t state = 7;
 

@@ -1,1 +1,1 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/nvml_list.c)
+ration_take(${RATION_TEST} drv/nvml_list)

@@ -200,11 +200,13 @@ static void program(unsigned seed, unsigned steps)
 	end_all();
 }
 
+enum { STEPS = BUILD_SANITIZED ? 1000 : 4000 };
+
 static void random_programs(void)
 {
 	start("400m", RATION_FLAG_MOVABLE);
 	for (unsigned seed = 1; seed <= 6; seed++)
-		program(seed, 4000);
+		program(seed, STEPS);
 }
 
 static void random_programs_on_a_full_card(void)
@@ -212,7 +214,7 @@ static void random_programs_on_a_full_card(void)
 	start("4g", RATION_FLAG_MOVABLE);
 	gpu.room[BO_VRAM] = 100 * MIB;
 	for (unsigned seed = 20; seed <= 23; seed++)
-		program(seed, 4000);
+		program(seed, STEPS);
 	CHECK(gpu.taken[BO_GTT] == 0);
 }
 
@@ -222,7 +224,7 @@ static void random_programs_that_spill(void)
 	member.region.own->resident_bytes = 40 * MIB;
 	member.region.own->host_bytes = 200 * MIB;
 	for (unsigned seed = 40; seed <= 45; seed++)
-		program(seed, 4000);
+		program(seed, STEPS);
 	CHECK(member.region.own->residency[member.slot.index].moved_bytes > 0);
 }
 
@@ -231,7 +233,7 @@ static void steps_that_fail(void)
 {
 	start("400m", RATION_FLAG_OVERSUBSCRIBE);
 	member.region.own->resident_bytes = 40 * MIB;
-	for (unsigned n = 1; n < 120; n++) {
+	for (unsigned n = 1; n < 120; n += BUILD_SANITIZED ? 3 : 1) {
 		gpu.steps = 0;
 		gpu.fail_at = n;
 		program(100 + n, 300);
@@ -376,7 +378,7 @@ static void *pin_it(void *arg)
  */
 static void one_of_two_pins_has_room(void)
 {
-	enum { TIMES = BUILD_SANITIZED ? 30 : 300 };
+	enum { TIMES = BUILD_SANITIZED ? 10 : 300 };
 	uint64_t addrs[3], bytes = 512 * MIB;
 	pthread_t pinners[2];
 
@@ -429,7 +431,7 @@ static void *work(void *arg)
 	unsigned seed = (unsigned)(uintptr_t)arg, live = 0;
 	struct piece mine[32];
 
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < (BUILD_SANITIZED ? 1000 : 3000); i++) {
 		unsigned k = live ? (unsigned)rand_r(&seed) % live : 0;
 		struct object_info info;
 

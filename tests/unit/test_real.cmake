@@ -1,5 +1,5 @@
 # The real loader finds two driver libraries of the test's own, by their names.
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/real.c ${CMAKE_SOURCE_DIR}/src/drv/symbol.c)
+ration_take(${RATION_TEST} drv/real drv/symbol)
 target_link_libraries(${RATION_TEST} PRIVATE ${CMAKE_DL_LIBS})
 set(fake_driver ${CMAKE_BINARY_DIR}/unit/fake_driver)
 foreach(pair cuda=libcuda.so.1 nvml=libnvidia-ml.so.1)

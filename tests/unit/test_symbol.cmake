@@ -1,2 +1,2 @@
-target_sources(${RATION_TEST} PRIVATE ${CMAKE_SOURCE_DIR}/src/drv/symbol.c)
+ration_take(${RATION_TEST} drv/symbol)
 target_link_libraries(${RATION_TEST} PRIVATE ${CMAKE_DL_LIBS})

@@ -594,7 +594,6 @@ int charge_watch(struct dev dev)
 
 	small_settle(dev);
 	rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
-
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);
 	return rc;

@@ -224,13 +224,15 @@ void metering_check_debt(struct meter *meter)
 
 void metering_read(struct meter *meter)
 {
-	struct relaxed relaxed = relaxed_begin();
 	struct marker_query queries[QUERIES];
+	unsigned n = marker_pending(meter, queries, QUERIES);
+	struct relaxed relaxed = { .is_set = false };
 	bool any = true, has_ended = false;
 
-	while (any) {
-		unsigned n = marker_pending(meter, queries, QUERIES);
-
+	/* Most waits find none, and the driver is not to be called for that. */
+	if (n)
+		relaxed = relaxed_begin();
+	for (; n && any; n = marker_pending(meter, queries, QUERIES)) {
 		any = false;
 		for (unsigned i = 0; i < n; i++)
 			any |= ask(meter, &queries[i]);

@@ -20,9 +20,8 @@ struct gpu_move {
 	struct gpu_store *store;
 	/* constant */
 	uint64_t alias_bytes; /* no object and no part is larger */
-	uint64_t
-		part_bytes; /* what is mapped, copied and switched together; a larger object alone */
-	int64_t copy_ns;    /* that the copies of a part may take */
+	uint64_t part_bytes;  /* what is mapped, copied and switched together, or a larger object */
+	int64_t copy_ns;      /* that the copies of a part may take */
 	/* who has all stand still */
 	uint64_t alias;  /* addresses of ours with nothing behind them between moves; 0: none now */
 	uint64_t serial; /* of the context that copies, of the move under way; 0: none */

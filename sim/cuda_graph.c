@@ -4,6 +4,7 @@
 
 #include "cuda_call.h"
 #include "cuda_context.h"
+#include "cuda_graph_child.h"
 #include "cuda_graph_memory.h"
 #include "cuda_limit.h"
 #include "cuda_object.h"
@@ -111,17 +112,39 @@ static int append(struct cuda_program *p, const struct cuda_work *work,
 	return 0;
 }
 
+/* What is to be done, child graphs included. */
+static int count_work(const struct CUgraph_st *graph)
+{
+	int count = 0;
+
+	for (int i = 0; i < graph->count; i++) {
+		const struct CUgraph_st *child = cuda_graph_child_of(graph->node[i]->work);
+
+		count += child ? count_work(child) : graph->node[i]->work != NULL;
+	}
+	return count;
+}
+
+static int append_all(struct cuda_program *p, const struct CUgraph_st *graph)
+{
+	for (int i = 0; i < graph->count; i++) {
+		const struct CUgraphNode_st *node = graph->node[i];
+		const struct CUgraph_st *child = cuda_graph_child_of(node->work);
+
+		if (child ? append_all(p, child) != 0 :
+			    node->work && append(p, node->work, node) != 0)
+			return -1;
+	}
+	return 0;
+}
+
 struct cuda_program *cuda_program_new(const struct CUgraph_st *graph)
 {
-	struct cuda_program *p = new_program(graph->count);
+	struct cuda_program *p = new_program(count_work(graph));
 
-	for (int i = 0; p && i < graph->count; i++) {
-		const struct CUgraphNode_st *node = graph->node[i];
-
-		if (node->work && append(p, node->work, node) != 0) {
-			cuda_program_put(p);
-			return NULL;
-		}
+	if (p && append_all(p, graph) != 0) {
+		cuda_program_put(p);
+		return NULL;
 	}
 	return p;
 }

@@ -23,6 +23,7 @@ struct CUgraph_st {
 	struct CUgraphNode_st **node;
 	int count, room;
 	int is_captured_into; /* a capture owns it */
+	int is_child;         /* a node owns it */
 	int has_memory;       /* it has nodes that allocate or free */
 };
 

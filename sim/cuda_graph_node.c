@@ -5,6 +5,7 @@
 #include "cuda_context.h"
 #include "cuda_copy.h"
 #include "cuda_graph.h"
+#include "cuda_graph_child.h"
 #include "cuda_launch.h"
 #include "cuda_object.h"
 #include "cuda_work.h"
@@ -39,7 +40,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (graph->is_captured_into)
+	if (graph->is_captured_into || graph->is_child)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_graph_delete(graph);
 	return cuda_call_end(CUDA_SUCCESS);
@@ -54,26 +55,13 @@ CUresult cuGraphClone(CUgraph *out_clone, CUgraph graph)
 		return res;
 	if (graph->has_memory)
 		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
-	clone = out_clone ? cuda_graph_new() : NULL;
+	if (!out_clone)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	clone = cuda_graph_copy(graph);
 	if (!clone)
-		return cuda_call_end(out_clone ? CUDA_ERROR_OUT_OF_MEMORY :
-						 CUDA_ERROR_INVALID_VALUE);
-	for (int i = 0; i < graph->count && res == CUDA_SUCCESS; i++) {
-		struct cuda_work *work = graph->node[i]->work;
-
-		if (work) {
-			work = cuda_work_copy(work);
-			if (!work)
-				res = CUDA_ERROR_OUT_OF_MEMORY;
-		}
-		if (res == CUDA_SUCCESS)
-			res = cuda_graph_add(clone, work, NULL);
-	}
-	if (res == CUDA_SUCCESS)
-		*out_clone = clone;
-	else
-		cuda_graph_delete(clone);
-	return cuda_call_end(res);
+		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	*out_clone = clone;
+	return cuda_call_end(CUDA_SUCCESS);
 }
 
 CUresult cuda_graph_begin_add(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
@@ -284,6 +272,63 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgrap
 	work = cuda_area_copy_work(&area, false);
 	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
 				    CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Starts a question about a copy's or fill's node; `out` is where the answer goes. */
+static CUresult begin_area(enum cuda_id id, CUgraphNode node, CUgraphNodeType type, const void *out)
+{
+	CUresult res = cuda_call_begin(id);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if (!cuda_object_is(OBJECT_GRAPH_NODE, node) || !node->work ||
+	    node->work->ops->node_type != type || !out)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return CUDA_SUCCESS;
+}
+
+/* Addresses alone are kept of what the node was made of. */
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *out_params)
+{
+	CUresult res = begin_area(CUDA_ID_cuGraphMemcpyNodeGetParams, node,
+				  CU_GRAPH_NODE_TYPE_MEMCPY, out_params);
+	const struct cuda_area *a;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	a = &node->work->area;
+	*out_params = (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.srcDevice = a->src,
+		.srcPitch = a->src_pitch_bytes,
+		.srcHeight = a->src_pitch_bytes ? a->src_slice_bytes / a->src_pitch_bytes : 0,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.dstDevice = a->dst,
+		.dstPitch = a->dst_pitch_bytes,
+		.dstHeight = a->dst_pitch_bytes ? a->dst_slice_bytes / a->dst_pitch_bytes : 0,
+		.WidthInBytes = a->width_bytes,
+		.Height = a->height,
+		.Depth = a->depth,
+	};
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *out_params)
+{
+	CUresult res = begin_area(CUDA_ID_cuGraphMemsetNodeGetParams, node,
+				  CU_GRAPH_NODE_TYPE_MEMSET, out_params);
+	const struct cuda_area *a;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	a = &node->work->area;
+	*out_params = (CUDA_MEMSET_NODE_PARAMS){ .dst = a->dst,
+						 .pitch = a->dst_pitch_bytes,
+						 .value = a->value,
+						 .elementSize = (unsigned)a->value_bytes,
+						 .width = a->width_bytes / (uint64_t)a->value_bytes,
+						 .height = a->height };
+	return cuda_call_end(CUDA_SUCCESS);
 }
 
 CUresult cuda_graph_fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st *ctx,

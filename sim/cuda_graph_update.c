@@ -6,6 +6,7 @@
 #include "cuda_context.h"
 #include "cuda_copy.h"
 #include "cuda_graph.h"
+#include "cuda_graph_child.h"
 #include "cuda_graph_memory.h"
 #include "cuda_limit.h"
 #include "cuda_object.h"
@@ -211,13 +212,12 @@ static struct cuda_work *make_copy(const struct cuda_area *area)
 	return cuda_area_copy_work(area, false);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
-					const CUDA_MEMCPY3D *params, CUcontext ctx)
+static CUresult set_copy(enum cuda_id id, CUgraphExec exec, CUgraphNode node,
+			 const CUDA_MEMCPY3D *params, CUcontext ctx)
 {
 	struct cuda_area area;
 	int at = 0;
-	CUresult res = begin(CUDA_ID_cuGraphExecMemcpyNodeSetParams, exec, node,
-			     CU_GRAPH_NODE_TYPE_MEMCPY, &at);
+	CUresult res = begin(id, exec, node, CU_GRAPH_NODE_TYPE_MEMCPY, &at);
 
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -227,13 +227,18 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
 	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, make_copy) : res);
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
-					const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMCPY3D *params, CUcontext ctx)
+{
+	return set_copy(CUDA_ID_cuGraphExecMemcpyNodeSetParams, exec, node, params, ctx);
+}
+
+static CUresult set_fill(enum cuda_id id, CUgraphExec exec, CUgraphNode node,
+			 const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	struct cuda_area area;
 	int at = 0;
-	CUresult res = begin(CUDA_ID_cuGraphExecMemsetNodeSetParams, exec, node,
-			     CU_GRAPH_NODE_TYPE_MEMSET, &at);
+	CUresult res = begin(id, exec, node, CU_GRAPH_NODE_TYPE_MEMSET, &at);
 
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -242,4 +247,116 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
 		res = cuda_graph_fill_area(params, ctx, &area);
 	return cuda_call_end(res == CUDA_SUCCESS ? set_area(exec, at, &area, cuda_area_fill_work) :
 						   res);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+{
+	return set_fill(CUDA_ID_cuGraphExecMemsetNodeSetParams, exec, node, params, ctx);
+}
+
+/* Where the executable graph has the nodes of `from`; -1: nowhere. */
+static int place_of(const struct cuda_program *program, const struct cuda_program *from)
+{
+	for (int i = 0; i + from->count <= program->count; i++) {
+		int k = 0;
+
+		while (k < from->count && program->node[i + k] == from->node[k])
+			k++;
+		if (k == from->count)
+			return i;
+	}
+	return -1;
+}
+
+/* Does the new in the place of a child's work, whose nodes are those of `from`. */
+static CUresult replace_all(CUgraphExec exec, const struct cuda_program *from,
+			    struct cuda_program *new)
+{
+	struct cuda_program *program;
+	CUresult res;
+	int place, at;
+
+	place = place_of(exec->program, from);
+	if (place < 0 || compare(from, new, &at) != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	res = cuda_program_grow(new);
+	if (res != CUDA_SUCCESS)
+		return res;
+	program = cuda_program_copy(exec->program);
+	if (!program)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (int i = 0; i < new->count; i++) {
+		struct cuda_work *old = program->work[place + i];
+
+		program->work[place + i] = new->work[i];
+		new->work[i] = old;
+	}
+	cuda_program_put(exec->program);
+	exec->program = program;
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_child(enum cuda_id id, CUgraphExec exec, CUgraphNode node, CUgraph graph)
+{
+	CUresult res = cuda_call_begin(id);
+	struct cuda_program *from, *new;
+	struct CUgraph_st *child;
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	child = cuda_object_is(OBJECT_GRAPH_NODE, node) ? cuda_graph_child_of(node->work) : NULL;
+	if (!child || !cuda_object_is(OBJECT_GRAPH_EXEC, exec) ||
+	    !cuda_object_is(OBJECT_GRAPH, graph))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	from = cuda_program_new(child);
+	new = cuda_program_new(graph);
+	res = from && new ? replace_all(exec, from, new) : CUDA_ERROR_OUT_OF_MEMORY;
+	cuda_program_put(from);
+	cuda_program_put(new);
+	return cuda_call_end(res);
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph graph)
+{
+	return set_child(CUDA_ID_cuGraphExecChildGraphNodeSetParams, exec, node, graph);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p)
+{
+	const enum cuda_id id = CUDA_ID_cuGraphExecNodeSetParams;
+	CUresult res;
+
+	switch (p ? p->type : CU_GRAPH_NODE_TYPE_EMPTY) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return set_kernel(id, exec, node,
+				  &(CUDA_KERNEL_NODE_PARAMS){
+					  .func = p->kernel.func,
+					  .gridDimX = p->kernel.gridDimX,
+					  .gridDimY = p->kernel.gridDimY,
+					  .gridDimZ = p->kernel.gridDimZ,
+					  .blockDimX = p->kernel.blockDimX,
+					  .blockDimY = p->kernel.blockDimY,
+					  .blockDimZ = p->kernel.blockDimZ,
+					  .sharedMemBytes = p->kernel.sharedMemBytes,
+					  .kernelParams = p->kernel.kernelParams,
+					  .extra = p->kernel.extra,
+					  .kern = p->kernel.kern });
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		return set_copy(id, exec, node, &p->memcpy.copyParams, p->memcpy.copyCtx);
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		return set_fill(id, exec, node,
+				&(CUDA_MEMSET_NODE_PARAMS){ .dst = p->memset.dst,
+							    .pitch = p->memset.pitch,
+							    .value = p->memset.value,
+							    .elementSize = p->memset.elementSize,
+							    .width = p->memset.width,
+							    .height = p->memset.height },
+				p->memset.ctx);
+	case CU_GRAPH_NODE_TYPE_GRAPH:
+		return set_child(id, exec, node, p->graph.graph);
+	default:
+		res = cuda_call_begin(id);
+		return res == CUDA_SUCCESS ? cuda_call_end(CUDA_ERROR_INVALID_VALUE) : res;
+	}
 }

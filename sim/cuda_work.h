@@ -11,6 +11,7 @@
 #include "abi/cuda.h"
 #include "cuda_turn.h"
 
+struct CUgraph_st;
 struct cuda_graph_memory;
 struct cuda_kernel;
 struct cuda_pool_piece;
@@ -81,6 +82,7 @@ struct cuda_work {
 		} prefetch;
 		struct cuda_pool_piece *piece;
 		struct cuda_program *program;
+		struct CUgraph_st *child; /* the node's own */
 		struct cuda_graph_memory *memory;
 	};
 };

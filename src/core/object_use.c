@@ -1,5 +1,6 @@
 #include "core/object_use.h"
 
+#include "base/bytes.h"
 #include "base/process.h"
 #include "core/gate.h"
 #include "core/object.h"
@@ -70,5 +71,19 @@ void object_use_whole(uint64_t addr, struct backing_uses *uses)
 	pthread_mutex_lock(&d->mutex);
 	if (object_device_find(d, addr, &node, &info))
 		use(node, info.addr, info.bytes, uses);
+	pthread_mutex_unlock(&d->mutex);
+}
+
+void object_use_part(uint64_t addr, uint64_t bytes, struct backing_uses *uses)
+{
+	struct object_device *d = bytes ? object_device_at(addr) : NULL;
+	struct object_info info;
+	struct range_node *node;
+
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->mutex);
+	if (object_device_find(d, addr, &node, &info))
+		use(node, addr, bytes_least(bytes, info.addr + info.bytes - addr), uses);
 	pthread_mutex_unlock(&d->mutex);
 }

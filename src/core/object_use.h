@@ -15,6 +15,9 @@ bool object_use(uint64_t addr, uint64_t bytes);
 /* Notes that work uses all of the object in which `addr` lies, if it does, so much. */
 void object_use_whole(uint64_t addr, struct backing_uses *uses);
 
+/* As that, of so many bytes from `addr`, as far as the object goes. */
+void object_use_part(uint64_t addr, uint64_t bytes, struct backing_uses *uses);
+
 /* True while launches are to be looked at: some of the objects lie in host memory. One load. */
 bool object_use_is_wanted(void);
 

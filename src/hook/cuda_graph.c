@@ -1,11 +1,13 @@
 /*
  * Graphs: their launches pass the gate, and the memory that their allocation nodes take is charged.
  */
+#include "core/exec_uses.h"
 #include "core/graph.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/graph_local.h"
+#include "hook/graph_uses.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -246,7 +248,7 @@ static CUresult with_params_ptsz(const struct instantiate *i)
 	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
 }
 
-static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+static CUresult instantiate_local(const struct instantiate *i, instantiate_fn *call)
 {
 	struct local_growth growth;
 	uint32_t thread_bytes = 0;
@@ -265,6 +267,15 @@ static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
 	local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
 	if (res == CUDA_SUCCESS)
 		graph_local_raise(*i->out_exec, thread_bytes);
+	return res;
+}
+
+static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+{
+	CUresult res = instantiate_local(i, call);
+
+	if (res == CUDA_SUCCESS)
+		graph_uses_made(*i->out_exec, i->graph);
 	return res;
 }
 
@@ -323,14 +334,20 @@ CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph g
 CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
 	uint64_t bytes[RATION_DEVICES];
+	struct exec_uses *uses;
 	struct graph *graph;
 	CUresult res;
 
 	if (!ENTER_HAS(cuGraphExecDestroy))
 		return enter_missing();
 	graph_local_end(exec);
+	uses = exec_uses_take(exec);
 	graph = graph_any() ? graph_take(exec) : NULL;
 	res = GATE_CALL(real.cuGraphExecDestroy(exec));
+	if (uses && res != CUDA_SUCCESS)
+		exec_uses_enter(exec, uses);
+	else
+		exec_uses_free(uses);
 	if (graph && res != CUDA_SUCCESS) {
 		graph_put_back(graph);
 	} else if (graph) {
@@ -443,6 +460,8 @@ static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)
 	struct local_growth growth;
 	CUresult res;
 
+	if (!how.is_upload && object_use_is_wanted())
+		graph_uses_launch(exec);
 	if (__builtin_expect(!function_any(), 1))
 		return launch_counted(&how, exec, stream);
 	res = graph_local_begin(&growth, exec);

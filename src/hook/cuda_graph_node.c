@@ -4,6 +4,7 @@
  */
 #include "hook/first_launch.h"
 #include "hook/gated.h"
+#include "hook/graph_uses.h"
 
 /*
  * As GATED() for a node that may run a kernel, `kernel` of the parameters a, b, c...: its library
@@ -21,6 +22,25 @@
 			return res;                                  \
 		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
 	}
+
+/* As GATED() for a change of the executable graph a; `then` follows from it if it was made. */
+#define CHANGE(sym, then, ...)                                      \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))              \
+	{                                                           \
+		CUresult res;                                       \
+                                                                    \
+		if (!ENTER_HAS(sym))                                \
+			return enter_missing();                     \
+		res = GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
+		if (res == CUDA_SUCCESS)                            \
+			then;                                       \
+		return res;                                         \
+	}
+
+CHANGE(cuGraphExecMemcpyNodeSetParams, graph_uses_copy(a, b, c), CUgraphExec, CUgraphNode,
+       const CUDA_MEMCPY3D *, CUcontext)
+CHANGE(cuGraphExecMemsetNodeSetParams, graph_uses_fill(a, b, c), CUgraphExec, CUgraphNode,
+       const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
 
 static CUfunction kernel_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
@@ -52,9 +72,6 @@ GATED(cuGraphAddMemcpyNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
       const CUDA_MEMCPY3D *, CUcontext)
 GATED(cuGraphAddMemsetNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,
       const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
-GATED(cuGraphExecMemcpyNodeSetParams, CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D *, CUcontext)
-GATED(cuGraphExecMemsetNodeSetParams, CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *,
-      CUcontext)
 GATED(cuGraphMemcpyNodeSetParams, CUgraphNode, const CUDA_MEMCPY3D *)
 GATED(cuGraphMemsetNodeSetParams, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *)
 GATED(cuGraphAddBatchMemOpNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t,

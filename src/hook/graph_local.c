@@ -3,6 +3,7 @@
 #include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/gated.h"
+#include "hook/graph_uses.h"
 #include "hook/room.h"
 
 #include <stdlib.h>
@@ -159,8 +160,11 @@ static CUresult change_begin(struct local_growth *growth, CUgraphExec exec, cons
 	return res;
 }
 
-/* A call that may bring kernels to the executable graph a; `look` has a walk w see them. */
-#define CHANGE(sym, look, ...)                                                             \
+/*
+ * A call that may bring kernels to the executable graph a; `look` has a walk w see them, `then`
+ * follows from it if it was made.
+ */
+#define CHANGE(sym, look, then, ...)                                                       \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                     \
 	{                                                                                  \
 		struct walk w = { .lets_in = true };                                       \
@@ -176,15 +180,20 @@ static CUresult change_begin(struct local_growth *growth, CUgraphExec exec, cons
 			return res;                                                        \
 		res = ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));                \
 		local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED); \
+		if (res == CUDA_SUCCESS)                                                   \
+			then;                                                              \
 		return res;                                                                \
 	}
 
-CHANGE(cuGraphExecUpdate, see(&w, b), CUgraphExec, CUgraph, CUgraphNode *,
+CHANGE(cuGraphExecUpdate, see(&w, b), graph_uses_updated(a, b), CUgraphExec, CUgraph, CUgraphNode *,
        CUgraphExecUpdateResult *)
-CHANGE(cuGraphExecUpdate_v2, see(&w, b), CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *)
-CHANGE(cuGraphExecChildGraphNodeSetParams, see(&w, c), CUgraphExec, CUgraphNode, CUgraph)
-CHANGE(cuGraphExecNodeSetParams, see_params(&w, c), CUgraphExec, CUgraphNode, CUgraphNodeParams *)
-CHANGE(cuGraphExecKernelNodeSetParams, c ? see_kernel(&w, c->func, NULL) : (void)0, CUgraphExec,
-       CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
+CHANGE(cuGraphExecUpdate_v2, see(&w, b), graph_uses_updated(a, b), CUgraphExec, CUgraph,
+       CUgraphExecUpdateResultInfo *)
+CHANGE(cuGraphExecChildGraphNodeSetParams, see(&w, c), graph_uses_child(a, b, c), CUgraphExec,
+       CUgraphNode, CUgraph)
+CHANGE(cuGraphExecNodeSetParams, see_params(&w, c), graph_uses_node(a, b, c), CUgraphExec,
+       CUgraphNode, CUgraphNodeParams *)
+CHANGE(cuGraphExecKernelNodeSetParams, c ? see_kernel(&w, c->func, NULL) : (void)0,
+       graph_uses_kernel_v1(a, b, c), CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
 CHANGE(cuGraphExecKernelNodeSetParams_v2, c ? see_kernel(&w, c->func, c->kern) : (void)0,
-       CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)
+       graph_uses_kernel(a, b, c), CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "core/exec_uses.h"
 #include "core/gate.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
@@ -109,6 +110,7 @@ int movable_start(struct region *region)
 	process_wipe_on_fork(&state, sizeof(state));
 	gpu_object_init();
 	object_init();
+	exec_uses_init();
 	suspend_start(region);
 	state.s.own = region->own;
 	state.s.may_spill = flags & RATION_FLAG_OVERSUBSCRIBE;

@@ -3,6 +3,7 @@
  * is. PIECES of 16 MiB, of which 4 have room on the card.
  */
 #include "client.h"
+#include "spill_graph.h"
 
 #include <pthread.h>
 
@@ -18,6 +19,7 @@ enum { PIECES = 8, NEAR = 4 };
 static CUdeviceptr pieces[PIECES];
 static CUfunction copy, spin;
 static CUstream batches; /* uses are copies of a batch in this one */
+static bool by_graph;    /* uses are launches of a graph */
 
 static uint64_t moved_mib(void)
 {
@@ -62,6 +64,10 @@ static void use(CUdeviceptr addr)
 	CUdeviceptr to = addr + 8192;
 	void *params[] = { &to, &addr, &bytes };
 
+	if (by_graph) {
+		spill_graph_launch();
+		return;
+	}
 	if (batches) {
 		use_by_batch(addr, to, bytes);
 		return;
@@ -82,13 +88,20 @@ static void end(void)
 	}
 }
 
-/* hot [batch]: the last one, which lies in host memory, is used all the time. */
+/*
+ * hot WAY [ROUNDS]: the last one, which lies in host memory, is used all the time; by a batch or a
+ * graph. So often at most until it has come.
+ */
 static void hot(int argc, char **argv)
 {
+	int rounds = argc > 1 ? atoi(argv[1]) : 3000;
+
 	begin();
 	if (argc > 0 && strcmp(argv[0], "batch") == 0)
 		OK(cuStreamCreate(&batches, CU_STREAM_DEFAULT));
-	for (int i = 0; i < 3000 && moved_mib() < 32; i++) {
+	else if (argc > 0)
+		by_graph = spill_graph_make(argv[0], copy, pieces[PIECES - 1]);
+	for (int i = 0; i < rounds && moved_mib() < 32; i++) {
 		for (int k = 0; k < 50; k++)
 			use(pieces[PIECES - 1]);
 		OK(cuCtxSynchronize());

@@ -96,6 +96,8 @@ static void look_at(const struct piece *p)
 	CHECK(info.ctx == &contexts[p->ctx]);
 	CHECK(object_use(at, p->addr + p->bytes - at));
 	CHECK(!object_use(at, p->addr + p->bytes - at + 1));
+	/* No more than there is. */
+	object_use_part(at, UINT64_MAX, &(struct backing_uses){ .weight = UINT32_MAX });
 	if (object_find(p->addr + p->bytes, &info))
 		CHECK(info.addr != p->addr);
 	if (at != p->addr)
@@ -411,6 +413,7 @@ static void one_of_two_pins_has_room(void)
 
 static void addresses_that_are_no_objects(void)
 {
+	struct backing_uses uses = { .weight = 1 };
 	struct object_info info;
 	uint64_t addr;
 
@@ -421,6 +424,11 @@ static void addresses_that_are_no_objects(void)
 	CHECK_EQ(object_free(BASE), -EINVAL);
 	CHECK_EQ(object_free(1), -ENOENT);
 	CHECK(object_use(1, 1) && object_use(BASE, 0) && !object_use(BASE, 1));
+	object_use_part(1, 1, &uses);
+	object_use_part(BASE, 0, &uses);
+	object_use_part(BASE, UINT64_MAX, &uses);
+	object_use_whole(BASE, &uses);
+	CHECK_EQ(uses.far_bytes, 0);
 	CHECK_EQ(object_alloc(dev0, &contexts[0], ADDRESSES + 1, &addr), -ENOMEM);
 	CHECK_EQ(object_alloc(dev0, &contexts[0], 65 * MIB, &addr), -EDQUOT);
 	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);

@@ -100,6 +100,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *out_handle, size_t size_
 		return res;
 	}
 	charge_commit_handle(&c, handle);
+	enter_use(dev);
 	*out_handle = handle;
 	return res;
 }

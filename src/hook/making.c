@@ -307,9 +307,8 @@ int making_finish(struct making *m, const void *ctx)
 		return -EDQUOT;
 	local_open(ctx, m->dev);
 	stale = context_enter(ctx, m->dev, m->cost_bytes);
-	/* Who has no row yet is looked for again. */
-	if (rc == -ENOTSUP)
-		worker_start();
+	/* Also who has no more than this is to be suspended, and looked for again where it has no row. */
+	worker_start();
 	if (rc == -ENOTSUP)
 		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);
 	return 0;

@@ -122,6 +122,17 @@ def test_random_programs_with_little_on_the_card(place, seed, threads):
     program.go().await_word("end").go().end()
 
 
+@pytest.mark.plain
+@pytest.mark.parametrize("what", ["context", "retained", "create"])
+def test_who_has_nothing_that_moves_is_suspended(place, what):
+    program = place.start("little", what).await_word("ready")
+    want(place, 1)
+    await_suspended(place, 1)
+    want(place, 0)
+    await_suspended(place, 0)
+    program.go().end()
+
+
 def test_killed_it_leaves_nothing(place):
     program = churn(place, 7, 4)
     time.sleep(0.5)

@@ -11,6 +11,7 @@
 #include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/module.h"
 #include "core/others.h"
 #include "core/piece.h"
 #include "core/pool.h"
@@ -39,9 +40,7 @@ struct charge_state {
 	/* mutex */
 	uint64_t used_sample[RATION_DEVICES];
 	uint64_t kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; see keep() */
-	/*
-	 * Reconciling that was put off: its kind + 1 per device, and whether there is any. Atomic.
-	 */
+	/* Reconciling put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
 };
@@ -62,6 +61,7 @@ void charge_init(const struct gpu_ops *ops)
 	graph_init();
 	function_init();
 	library_init();
+	module_init();
 	local_init();
 	green_init();
 	small_init();

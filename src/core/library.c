@@ -15,6 +15,7 @@ struct place {
 	struct hash_link link; /* by both */
 	const void *library, *ctx;
 	struct library_need need;
+	enum library_part part; /* the most that was asked for */
 };
 
 struct library_state {
@@ -42,7 +43,8 @@ static struct place *find(const void *library, const void *ctx)
 	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
 }
 
-static void enter(const void *library, const void *ctx, struct library_need need)
+static void enter(const void *library, const void *ctx, struct library_need need,
+		  enum library_part part)
 {
 	struct place *place;
 
@@ -57,19 +59,22 @@ static void enter(const void *library, const void *ctx, struct library_need need
 			hash_insert(&state.s.places, &place->link);
 		}
 	}
-	if (place && place->library == library && place->ctx == ctx)
+	if (place && place->library == library && place->ctx == ctx) {
 		place->need = need;
+		if (part > place->part)
+			place->part = part;
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void library_enter(const void *library, const void *ctx)
+void library_enter(const void *library, const void *ctx, enum library_part part)
 {
-	enter(library, ctx, (struct library_need){ 0 });
+	enter(library, ctx, (struct library_need){ 0 }, part);
 }
 
 void library_note(const void *library, const void *image, uint64_t bytes)
 {
-	enter(library, NULL, (struct library_need){ bytes ? NULL : image, bytes });
+	enter(library, NULL, (struct library_need){ bytes ? NULL : image, bytes }, LIBRARY_DATA);
 }
 
 struct library_need library_need(const void *library)
@@ -85,12 +90,14 @@ struct library_need library_need(const void *library)
 	return need;
 }
 
-bool library_is_in(const void *library, const void *ctx)
+bool library_is_in(const void *library, const void *ctx, enum library_part part)
 {
+	const struct place *place;
 	bool is_in;
 
 	pthread_mutex_lock(&state.s.mutex);
-	is_in = find(library, ctx) != NULL;
+	place = find(library, ctx);
+	is_in = place && place->part >= part;
 	pthread_mutex_unlock(&state.s.mutex);
 	return is_in;
 }
@@ -107,5 +114,21 @@ void library_end(const void *library)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	hash_each(&state.s.places, drop_if_of, (void *)(uintptr_t)library);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void drop_if_in(struct hash_link *link, void *arg)
+{
+	if (((struct place *)link)->ctx != arg)
+		return;
+	hash_remove(&state.s.places, link);
+	free(link);
+}
+
+void library_end_context(const void *ctx)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	if (ctx)
+		hash_each(&state.s.places, drop_if_in, (void *)(uintptr_t)ctx);
 	pthread_mutex_unlock(&state.s.mutex);
 }

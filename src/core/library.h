@@ -1,7 +1,8 @@
 /*
  * Which libraries are in which contexts: a library comes to a context with the first question for
- * something in it, and its memory with it. No call takes it out again alone, so what is not there
- * yet is not asked for where the tenant is above its limit already.
+ * something in it, and its memory with it: the variables at once, the code with the first function
+ * that is asked for. No call takes it out again alone, so what is not there yet is not asked for
+ * where the tenant is above its limit already.
  *
  * Thread safe; nothing here calls the driver.
  */
@@ -13,11 +14,14 @@
 /* Starts: fork children begin with nothing. */
 void library_init(void);
 
-/* It was asked for in the context. Without memory for it, it stays unknown. */
-void library_enter(const void *library, const void *ctx);
+/* What of it: who has the code there has all of it. */
+enum library_part { LIBRARY_DATA, LIBRARY_CODE };
+
+/* That was asked for in the context. Without memory for it, it stays unknown. */
+void library_enter(const void *library, const void *ctx, enum library_part part);
 
 /* True when it was asked for there before. */
-bool library_is_in(const void *library, const void *ctx);
+bool library_is_in(const void *library, const void *ctx, enum library_part part);
 
 /*
  * It was loaded from an image that stays where it is (NULL: from one that may go), and takes so
@@ -34,3 +38,6 @@ struct library_need library_need(const void *library);
 
 /* It was unloaded, from every context. */
 void library_end(const void *library);
+
+/* The context ended, with all that libraries had there. */
+void library_end_context(const void *ctx);

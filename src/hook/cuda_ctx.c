@@ -1,6 +1,8 @@
 /* Contexts: what they cost, and what goes with them. */
 #include "core/context.h"
+#include "core/library.h"
 #include "core/local.h"
+#include "core/module.h"
 #include "core/object_context.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
@@ -195,6 +197,8 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
 		cost.bytes += local_end(e->area);
+		library_end_context(e->ctx);
+		module_end_context(e->ctx);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
 	} else {
@@ -367,6 +371,8 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	}
 	charge_drop_context(e.ctx, e.mark);
 	charge_over();
+	library_end_context(e.ctx);
+	module_end_context(e.ctx);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
 	uncharge(dev, context_end(context_take(e.ctx, contexts)).bytes + local_end(e.area));

@@ -5,52 +5,61 @@
 #include "core/gate.h"
 #include "core/library.h"
 #include "core/small.h"
+#include "hook/code.h"
 #include "hook/first_launch.h"
 #include "hook/loading.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
-static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module)
+static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
+			      uint64_t code_bytes)
 {
-	if (res != CUDA_SUCCESS)
+	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
-	else if (o->counts)
+	} else if (o->counts) {
 		small_note_module(o->dev);
+		code_loaded(*module, code_bytes);
+	}
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
+	module_end(*module);
 	GATE_CALL(real.cuModuleUnload(*module));
 	return overhead_refuse(o);
 }
 
 /*
- * Defines hook_<sym>(params): a load of a module into *out_module, of what takes `bytes`, that
- * calls the driver with args.
+ * Defines hook_<sym>(params): a load of a module into *out_module, of an image that `image` reads,
+ * that calls the driver with args.
  */
-#define LOAD_MODULE(sym, bytes, params, args)                                           \
-	CUresult hook_##sym params                                                      \
-	{                                                                               \
-		struct overhead o;                                                      \
-		CUresult res;                                                           \
-                                                                                        \
-		if (!ENTER_HAS(sym))                                                    \
-			return enter_missing();                                         \
-		overhead_begin(&o);                                                     \
-		res = overhead_reserve(&o, o.counts ? (bytes) : 0);                     \
-		if (res != CUDA_SUCCESS)                                                \
-			return res;                                                     \
-		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module); \
+#define LOAD_MODULE(sym, image, params, args)                                          \
+	CUresult hook_##sym params                                                     \
+	{                                                                              \
+		struct loading loading = { 0 };                                        \
+		struct overhead o;                                                     \
+		CUresult res;                                                          \
+                                                                                       \
+		if (!ENTER_HAS(sym))                                                   \
+			return enter_missing();                                        \
+		overhead_begin(&o);                                                    \
+		if (o.counts)                                                          \
+			loading = (image);                                             \
+		res = overhead_reserve(&o, loading.bytes);                             \
+		if (res != CUDA_SUCCESS)                                               \
+			return res;                                                    \
+		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module, \
+				     loading.later_bytes);                             \
 	}
 
-LOAD_MODULE(cuModuleLoad, loading_file_bytes(path), (CUmodule * out_module, const char *path),
+LOAD_MODULE(cuModuleLoad, loading_read_file(path), (CUmodule * out_module, const char *path),
 	    (out_module, path))
-LOAD_MODULE(cuModuleLoadData, loading_bytes(image), (CUmodule * out_module, const void *image),
+LOAD_MODULE(cuModuleLoadData, loading_read(image), (CUmodule * out_module, const void *image),
 	    (out_module, image))
-LOAD_MODULE(cuModuleLoadDataEx, loading_bytes(image),
+LOAD_MODULE(cuModuleLoadDataEx, loading_read(image),
 	    (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
 	     void **values),
 	    (out_module, image, count, options, values))
-LOAD_MODULE(cuModuleLoadFatBinary, loading_bytes(image), (CUmodule * out_module, const void *image),
+LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image), (CUmodule * out_module, const void *image),
 	    (out_module, image))
 
 /*
@@ -163,6 +172,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 		return enter_missing();
 	begin_unload(&o);
 	function_end_owner(module);
+	module_end(module);
 	return finish_unload(&o, GATE_CALL(real.cuModuleUnload(module)));
 }
 
@@ -174,6 +184,7 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 		return enter_missing();
 	begin_unload(&o);
 	function_end_owner(library);
+	module_end_library(library);
 	library_end(library);
 	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
 }
@@ -185,11 +196,15 @@ CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
-	res = overhead_begin_library(&o, library);
+	res = overhead_begin_library(&o, library, LIBRARY_DATA);
 	if (res != CUDA_SUCCESS)
 		return res;
-	return overhead_finish_library(
-		&o, library, ROOM_CALL_HERE(0, real.cuLibraryGetModule(out_module, library)));
+	res = overhead_finish_library(&o, library, LIBRARY_DATA,
+				      ROOM_CALL_HERE(0,
+						     real.cuLibraryGetModule(out_module, library)));
+	if (res == CUDA_SUCCESS)
+		code_of_library(*out_module, library);
+	return res;
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
@@ -201,11 +216,12 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
 	library = (CUlibrary)(uintptr_t)function_owner(kernel);
-	res = overhead_begin_library(&o, library);
+	res = overhead_begin_library(&o, library, LIBRARY_CODE);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(
-		&o, library, ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function, kernel)));
+	res = overhead_finish_library(&o, library, LIBRARY_CODE,
+				      ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function,
+										 kernel)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
 	return res;
@@ -219,11 +235,11 @@ static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_b
 			   CUlibrary library, const char *name)
 {
 	struct overhead o;
-	CUresult res = overhead_begin_library(&o, library);
+	CUresult res = overhead_begin_library(&o, library, LIBRARY_DATA);
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return overhead_finish_library(&o, library,
+	return overhead_finish_library(&o, library, LIBRARY_DATA,
 				       ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name)));
 }
 
@@ -238,11 +254,15 @@ CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlib
 /* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */
 CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, const char *name)
 {
+	struct code code;
 	CUresult res;
 
 	if (!ENTER_HAS(cuModuleGetFunction))
 		return enter_missing();
-	res = ROOM_ASK(real.cuModuleGetFunction(out_function, module, name));
+	res = code_begin(&code, module);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = code_finish(&code, ROOM_ASK(real.cuModuleGetFunction(out_function, module, name)));
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, module);
 	return res;
@@ -294,26 +314,28 @@ CUresult hook_cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int coun
 	return res;
 }
 
-CUresult hook_cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfunction func)
-{
-	CUresult res;
+/*
+ * Defines hook_<sym>(params): a call about the function `func` for which the driver loads it;
+ * `call` makes it.
+ */
+#define WITH_FUNCTION(sym, call, params)                   \
+	CUresult hook_##sym params                         \
+	{                                                  \
+		CUresult res;                              \
+                                                           \
+		if (!ENTER_HAS(sym))                       \
+			return enter_missing();            \
+		res = first_launch_let_in(func);           \
+		if (res != CUDA_SUCCESS)                   \
+			return res;                        \
+		res = (call);                              \
+		if (res == CUDA_SUCCESS && function_any()) \
+			first_launch_loaded(func);         \
+		return res;                                \
+	}
 
-	if (!ENTER_HAS(cuFuncGetAttribute))
-		return enter_missing();
-	res = ROOM_ASK(real.cuFuncGetAttribute(out_value, attribute, func));
-	if (res == CUDA_SUCCESS && function_any())
-		first_launch_loaded(func);
-	return res;
-}
-
-CUresult hook_cuFuncLoad(CUfunction func)
-{
-	CUresult res;
-
-	if (!ENTER_HAS(cuFuncLoad))
-		return enter_missing();
-	res = ROOM_CALL_HERE(0, real.cuFuncLoad(func));
-	if (res == CUDA_SUCCESS && function_any())
-		first_launch_loaded(func);
-	return res;
-}
+WITH_FUNCTION(cuFuncGetAttribute, ROOM_ASK(real.cuFuncGetAttribute(out_value, attribute, func)),
+	      (int *out_value, CUfunction_attribute attribute, CUfunction func))
+WITH_FUNCTION(cuFuncSetAttribute, ROOM_ASK(real.cuFuncSetAttribute(func, attribute, value)),
+	      (CUfunction func, CUfunction_attribute attribute, int value))
+WITH_FUNCTION(cuFuncLoad, ROOM_CALL_HERE(0, real.cuFuncLoad(func)), (CUfunction func))

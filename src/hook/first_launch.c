@@ -7,10 +7,12 @@
 #include "drv/real.h"
 #include "drv/relaxed.h"
 #include "hook/again.h"
+#include "hook/code.h"
 #include "hook/enter.h"
 #include "hook/loading.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
+#include "hook/room.h"
 
 #include <errno.h>
 
@@ -145,7 +147,7 @@ CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes
  * its function does: so that is asked, and what passes the limit is refused as the driver refuses
  * what the card has no memory for.
  */
-CUresult first_launch_let_in(CUfunction handle)
+static CUresult let_in_library(CUfunction handle)
 {
 	CUlibrary library = (CUlibrary)(uintptr_t)function_owner(handle);
 	CUfunction function;
@@ -155,21 +157,60 @@ CUresult first_launch_let_in(CUfunction handle)
 	struct cuda_ord ord;
 	CUresult res;
 
-	if (!counts() || function_kind(handle) != FUNCTION_KERNEL || !library ||
-	    !real.cuKernelGetFunction || !gpu_cuda_current(&ord, &ctx) ||
-	    library_is_in(library, ctx))
+	if (!library || !real.cuKernelGetFunction || !gpu_cuda_current(&ord, &ctx) ||
+	    library_is_in(library, ctx, LIBRARY_CODE))
 		return CUDA_SUCCESS;
-	res = overhead_begin_library(&o, library);
+	res = overhead_begin_library(&o, library, LIBRARY_CODE);
 	if (res != CUDA_SUCCESS)
 		return res;
 	before = relaxed_begin();
 	res = GATE_CALL(real.cuKernelGetFunction(&function, (CUkernel)(void *)handle));
 	relaxed_end(before);
 	if (res == CUDA_SUCCESS)
-		return overhead_finish_library(&o, library, res);
+		return overhead_finish_library(&o, library, LIBRARY_CODE, res);
 	/* What is wrong with it the launch says. */
 	overhead_cancel(&o);
 	return CUDA_SUCCESS;
+}
+
+/* As that of a function, with the code of its module. */
+static CUresult let_in_module(CUfunction function)
+{
+	CUmodule module = (CUmodule)(uintptr_t)function_owner(function);
+	struct module_facts facts;
+	struct relaxed before;
+	struct code code;
+	uint32_t bytes;
+	CUresult res;
+
+	/* What is the library's own was let in with its kernel. */
+	if (!module || !module_find(module, &facts) || facts.has_code)
+		return CUDA_SUCCESS;
+	if (is_loaded(function)) {
+		module_came(module);
+		return CUDA_SUCCESS;
+	}
+	res = code_begin(&code, module);
+	if (res != CUDA_SUCCESS)
+		return res;
+	before = relaxed_begin();
+	if (real.cuFuncLoad)
+		res = ROOM_CALL_HERE(0, real.cuFuncLoad(function));
+	else if (!ask_function(function, &bytes))
+		res = CUDA_ERROR_NOT_FOUND;
+	relaxed_end(before);
+	if (res == CUDA_SUCCESS)
+		return code_finish(&code, res);
+	code_finish(&code, res);
+	return CUDA_SUCCESS;
+}
+
+CUresult first_launch_let_in(CUfunction handle)
+{
+	if (!handle || !counts())
+		return CUDA_SUCCESS;
+	return function_kind(handle) == FUNCTION_KERNEL ? let_in_library(handle) :
+							  let_in_module(handle);
 }
 
 CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured)

@@ -33,8 +33,8 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is
 void first_launch_finish(struct first_launch *f, CUresult res);
 
 /*
- * Before a kernel is used in the current context: its library comes there with it. CUDA_SUCCESS, or
- * that passes the limit. Nothing is done for what is no kernel of a library.
+ * Before a kernel or function is used in the current context: its library, or its module's code,
+ * comes there with it. CUDA_SUCCESS, or that passes the limit.
  */
 CUresult first_launch_let_in(CUfunction handle);
 

@@ -31,21 +31,32 @@ static unsigned current_arch(void)
 	return (unsigned)major * 10 + (unsigned)minor;
 }
 
-static uint64_t sum(struct image_bytes b)
+static struct loading split(struct image_bytes b)
 {
 	uint64_t variable_bytes = bytes_round_up(b.variable_bytes, TRACK_BLOCK_BYTES);
+	uint64_t code_bytes = bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES);
 
-	return loading_is_eager() ?
-		       bytes_sum(variable_bytes, bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES)) :
-		       variable_bytes;
+	if (loading_is_eager())
+		return (struct loading){ .bytes = bytes_sum(variable_bytes, code_bytes) };
+	return (struct loading){ variable_bytes, code_bytes };
+}
+
+struct loading loading_read(const void *image)
+{
+	return image ? split(image_read(image, current_arch())) : (struct loading){ 0 };
+}
+
+struct loading loading_read_file(const char *path)
+{
+	return path ? split(image_read_file(path, current_arch())) : (struct loading){ 0 };
 }
 
 uint64_t loading_bytes(const void *image)
 {
-	return image ? sum(image_read(image, current_arch())) : 0;
+	return loading_read(image).bytes;
 }
 
 uint64_t loading_file_bytes(const char *path)
 {
-	return path ? sum(image_read_file(path, current_arch())) : 0;
+	return loading_read_file(path).bytes;
 }

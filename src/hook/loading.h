@@ -16,3 +16,10 @@ bool loading_is_eager(void);
  */
 uint64_t loading_bytes(const void *image);
 uint64_t loading_file_bytes(const char *path);
+
+/* As those, and what comes later, with the first use of a function: 0 where nothing does. */
+struct loading {
+	uint64_t bytes, later_bytes;
+};
+struct loading loading_read(const void *image);
+struct loading loading_read_file(const char *path);

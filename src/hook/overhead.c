@@ -1,7 +1,6 @@
 #include "hook/overhead.h"
 
 #include "base/bytes.h"
-#include "core/library.h"
 #include "core/small.h"
 #include "core/still.h"
 #include "drv/gpu_cuda.h"
@@ -113,7 +112,25 @@ CUresult overhead_refuse(struct overhead *o)
 	return enter_refused(-EDQUOT, o->dev, taken);
 }
 
-/* What the library takes of a context, found when it is needed. */
+CUresult overhead_reserve_lasting(struct overhead *o, uint64_t bytes)
+{
+	if (quota_is_over(o->dev))
+		charge_ask_card(o->dev);
+	if (quota_is_over(o->dev))
+		return enter_refused(-EDQUOT, o->dev, 0);
+	return overhead_reserve(o, bytes);
+}
+
+CUresult overhead_finish_lasting(struct overhead *o)
+{
+	if (o->counts)
+		small_note_module(o->dev);
+	return overhead_finish(o) < 0 && still_is_over(o->dev, o->doubt_bytes) ?
+		       overhead_refuse(o) :
+		       CUDA_SUCCESS;
+}
+
+/* What the library's variables take of a context, found when it is needed. */
 static uint64_t bytes_of(CUlibrary library)
 {
 	struct library_need need = library_need(library);
@@ -125,23 +142,24 @@ static uint64_t bytes_of(CUlibrary library)
 	return need.bytes;
 }
 
-CUresult overhead_begin_library(struct overhead *o, CUlibrary library)
+CUresult overhead_begin_library(struct overhead *o, CUlibrary library, enum library_part part)
 {
 	const void *ctx;
 	struct cuda_ord ord;
+	uint64_t bytes;
 
 	overhead_begin(o);
 	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx) ||
-	    library_is_in(library, ctx))
+	    library_is_in(library, ctx, part))
 		return CUDA_SUCCESS;
-	if (quota_is_over(o->dev))
-		charge_ask_card(o->dev);
-	if (quota_is_over(o->dev))
-		return enter_refused(-EDQUOT, o->dev, 0);
-	return overhead_reserve(o, bytes_of(library));
+	bytes = library_is_in(library, ctx, LIBRARY_DATA) ? 0 : bytes_of(library);
+	if (part == LIBRARY_CODE && !loading_is_eager())
+		bytes = bytes_sum(bytes, TRACK_BLOCK_BYTES);
+	return overhead_reserve_lasting(o, bytes);
 }
 
-CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res)
+CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum library_part part,
+				 CUresult res)
 {
 	const void *ctx;
 	struct cuda_ord ord;
@@ -151,11 +169,6 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult
 		return res;
 	}
 	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
-		library_enter(library, ctx);
-	if (o->counts)
-		small_note_module(o->dev);
-	/* It cannot be taken back, so it may have the block that is kept back. */
-	return overhead_finish(o) < 0 && still_is_over(o->dev, o->doubt_bytes) ?
-		       overhead_refuse(o) :
-		       res;
+		library_enter(library, ctx, loading_is_eager() ? LIBRARY_CODE : part);
+	return overhead_finish_lasting(o);
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "core/library.h"
 #include "hook/enter.h"
 
 /* One such call. Constant between begin and finish. */
@@ -45,10 +46,18 @@ bool overhead_fell(const struct overhead *o);
 CUresult overhead_refuse(struct overhead *o);
 
 /*
- * As these, around the first question for something in `library` (NULL: of an unknown one) in the
- * calling thread's context: it takes the library's memory, which stays until the library is
- * unloaded. Above the limit none is let in that was not asked for there before. CUDA_SUCCESS, or
- * the answer for the program; the second is given the driver's answer.
+ * As overhead_reserve() and overhead_finish() for what cannot be taken back: above the limit none
+ * is let in, and it may have the block that is kept back. Answers for the program.
  */
-CUresult overhead_begin_library(struct overhead *o, CUlibrary library);
-CUresult overhead_finish_library(struct overhead *o, CUlibrary library, CUresult res);
+CUresult overhead_reserve_lasting(struct overhead *o, uint64_t bytes);
+CUresult overhead_finish_lasting(struct overhead *o);
+
+/*
+ * As these, around the first question for that part of `library` (NULL: of an unknown one) in the
+ * calling thread's context: it takes the library's memory, which stays until the library is
+ * unloaded. What was asked for there before is always let in. CUDA_SUCCESS, or the answer for the
+ * program; the second is given the driver's answer.
+ */
+CUresult overhead_begin_library(struct overhead *o, CUlibrary library, enum library_part part);
+CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum library_part part,
+				 CUresult res);

@@ -96,9 +96,163 @@ static void load(int argc, char **argv)
 	client_pause("loaded");
 }
 
+enum { LAZY_MODULES = 24 };
+
+/* What is used: a module of no variables. */
+struct lazy {
+	CUmodule module;
+	CUlibrary its; /* NULL: the program loaded it */
+};
+
+static CUfunction listed(CUmodule module)
+{
+	CUfunction functions[64];
+	unsigned count;
+	const char *name;
+
+	OK(cuModuleGetFunctionCount(&count, module));
+	CHECK(count <= 64);
+	OK(cuModuleEnumerateFunctions(functions, count, module));
+	for (unsigned i = 0; i < count; i++) {
+		OK(cuFuncGetName(&name, functions[i]));
+		if (strcmp(name, "empty") == 0)
+			return functions[i];
+	}
+	CHECK(!"there is one");
+	return NULL;
+}
+
+static CUresult instantiate(CUfunction function)
+{
+	CUDA_KERNEL_NODE_PARAMS params = { .func = function,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1 };
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	CUresult res;
+
+	OK(cuGraphCreate(&graph, 0));
+	res = cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params);
+	return res == CUDA_SUCCESS ? cuGraphInstantiateWithFlags(&exec, graph, 0) : res;
+}
+
+/* The first use of its code, in the way that `how` names. */
+static CUresult use(const char *how, const struct lazy *lazy)
+{
+	CUfunction function;
+	CUkernel kernel;
+	int value;
+
+	if (!strcmp(how, "get") || !strcmp(how, "library-get"))
+		return cuModuleGetFunction(&function, lazy->module, "empty");
+	if (!strcmp(how, "library-kernel")) {
+		OK(cuLibraryGetKernel(&kernel, lazy->its, "empty"));
+		return cuKernelGetFunction(&function, kernel);
+	}
+	function = listed(lazy->module);
+	if (!strcmp(how, "launch"))
+		return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	if (!strcmp(how, "load"))
+		return cuFuncLoad(function);
+	if (!strcmp(how, "ask"))
+		return cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+	if (!strcmp(how, "set"))
+		return cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					  1024);
+	if (!strcmp(how, "occupancy"))
+		return cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 32, 0);
+	CHECK(!strcmp(how, "graph"));
+	return instantiate(function);
+}
+
+static struct lazy make_lazy(const char *how, uint64_t code_bytes)
+{
+	struct image_build elf = elf_of(0, code_bytes);
+	struct lazy lazy = { 0 };
+
+	if (strstr(how, "library")) {
+		OK(cuLibraryLoadData(&lazy.its, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetModule(&lazy.module, lazy.its));
+	} else {
+		OK(cuModuleLoadData(&lazy.module, elf.at));
+	}
+	free(elf.at);
+	return lazy;
+}
+
+static void fill(void)
+{
+	CUdeviceptr addr;
+
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+}
+
+/*
+ * lazy HOW ROOM: modules are loaded, the limit is filled, then the code of each is used. The first
+ * ROOM are let in, and can be used again; the others are when those are gone.
+ */
+static void lazy(int argc, char **argv)
+{
+	struct lazy lazy[LAZY_MODULES];
+	int in = 0, room;
+	CUresult res;
+
+	CHECK(argc == 2);
+	room = atoi(argv[1]);
+	client_start();
+	for (int i = 0; i < LAZY_MODULES; i++)
+		lazy[i] = make_lazy(argv[0], 1000);
+	fill();
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		res = use(argv[0], &lazy[i]);
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		in += res == CUDA_SUCCESS;
+		CHECK(client_charged(0) <= client_limit(0) || room == LAZY_MODULES);
+	}
+	SAME(in, room);
+	OK(use(argv[0], &lazy[0]));
+	OK(use("get", &lazy[0]));
+	client_pause("used");
+	for (int i = 0; i < room; i++)
+		OK(lazy[i].its ? cuLibraryUnload(lazy[i].its) : cuModuleUnload(lazy[i].module));
+	if (room < LAZY_MODULES)
+		OK(use(argv[0], &lazy[room]));
+}
+
+/* lazy-large HOW: code that the limit has no room for is refused, and comes where it has. */
+static void lazy_large(int argc, char **argv)
+{
+	struct lazy lazy;
+	CUdeviceptr addr;
+
+	CHECK(argc == 1);
+	client_start();
+	lazy = make_lazy(argv[0], 40 * MIB);
+	OK(cuMemAlloc_v2(&addr, 80 * MIB));
+	IS(use(argv[0], &lazy), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 80 * MIB);
+	OK(cuMemFree_v2(addr));
+	OK(use(argv[0], &lazy));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 40 * MIB);
+	OK(cuModuleUnload(lazy.module));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	client_pause("used");
+}
+
 int main(int argc, char **argv)
 {
-	static const struct client_case cases[] = { { "load", load }, { 0 } };
+	static const struct client_case cases[] = {
+		{ "load", load },
+		{ "lazy", lazy },
+		{ "lazy-large", lazy_large },
+		{ 0 },
+	};
 
 	return client_main(argc, argv, cases);
 }

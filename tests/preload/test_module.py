@@ -17,3 +17,34 @@ def test_never_above_the_limit(place, how, loading):
     assert place.truth() == {program.pid: place.charged()}
     program.go().end()
     assert place.most() <= limit
+
+
+WAYS = ["get", "launch", "load", "ask", "set", "occupancy", "graph"]
+
+
+@pytest.mark.parametrize("how", WAYS + ["library-get", "library-kernel"])
+def test_code_that_comes_with_its_first_use(place, how):
+    """Modules were loaded while there was room, and their code came when there was none."""
+    limit = CONTEXT + 40 * MIB
+    program = place.start("module", "lazy", how, 1, RATION_MEM=limit, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().end()
+    assert place.most() <= limit
+
+
+@pytest.mark.parametrize("how", ["get", "launch"])
+def test_code_does_not_count(place, how):
+    """Where contexts and modules do not count, none is refused."""
+    program = place.start("module", "lazy", how, 24, RATION_MEM=40 * MIB, RATION_MOVABLE="false",
+                          RATION_CHARGE_CONTEXT="false", CUDA_MODULE_LOADING="LAZY").await_word("used")
+    program.go().end()
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_large_code(place, how):
+    limit = CONTEXT + 100 * MIB
+    program = place.start("module", "lazy-large", how, RATION_MEM=limit, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+    program.go().end()
+    assert place.most() <= limit

@@ -1,0 +1,117 @@
+#include "core/module.h"
+
+#include "base/hash.h"
+#include "base/process.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* The link is first, so that what is found is known by it. */
+struct module {
+	struct hash_link link; /* by the handle */
+	struct module_facts facts;
+};
+
+struct module_state {
+	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
+	pthread_mutex_t mutex;
+	struct hash modules;
+};
+PROCESS_STATE(module_state, state);
+
+void module_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+/* mutex held. */
+static struct module *find(const void *module)
+{
+	return (struct module *)hash_find(&state.s.modules, (uint64_t)(uintptr_t)module);
+}
+
+void module_enter(const void *module, const struct module_facts *facts)
+{
+	struct module *m;
+
+	pthread_mutex_lock(&state.s.mutex);
+	m = find(module);
+	if (!m) {
+		m = calloc(1, sizeof(*m));
+		if (m) {
+			m->link.key = (uint64_t)(uintptr_t)module;
+			hash_insert(&state.s.modules, &m->link);
+		}
+	}
+	if (m)
+		m->facts = *facts;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+bool module_find(const void *module, struct module_facts *out_facts)
+{
+	const struct module *m;
+
+	pthread_mutex_lock(&state.s.mutex);
+	m = find(module);
+	if (m)
+		*out_facts = m->facts;
+	pthread_mutex_unlock(&state.s.mutex);
+	return m;
+}
+
+void module_came(const void *module)
+{
+	struct module *m;
+
+	pthread_mutex_lock(&state.s.mutex);
+	m = find(module);
+	if (m)
+		m->facts.has_code = true;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void drop(struct hash_link *link)
+{
+	hash_remove(&state.s.modules, link);
+	free(link);
+}
+
+void module_end(const void *module)
+{
+	struct module *m;
+
+	pthread_mutex_lock(&state.s.mutex);
+	m = find(module);
+	if (m)
+		drop(&m->link);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void drop_if_of_library(struct hash_link *link, void *arg)
+{
+	if (((struct module *)link)->facts.owner == arg)
+		drop(link);
+}
+
+void module_end_library(const void *library)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	if (library)
+		hash_each(&state.s.modules, drop_if_of_library, (void *)(uintptr_t)library);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void drop_if_in(struct hash_link *link, void *arg)
+{
+	if (((struct module *)link)->facts.ctx == arg)
+		drop(link);
+}
+
+void module_end_context(const void *ctx)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	if (ctx)
+		hash_each(&state.s.modules, drop_if_in, (void *)(uintptr_t)ctx);
+	pthread_mutex_unlock(&state.s.mutex);
+}

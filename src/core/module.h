@@ -1,0 +1,41 @@
+/*
+ * Which modules have their code on the device: a driver that loads lazily brings it with the first
+ * use of a function, and no call takes it out again but the end of the module.
+ *
+ * Thread safe; nothing here calls the driver.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What is known of a module. */
+struct module_facts {
+	struct dev dev;    /* where its context is */
+	const void *owner; /* the library whose it is, in `ctx`; NULL: the program loaded it */
+	const void *ctx;
+	uint64_t code_bytes; /* that its code takes at most; 0: not known */
+	bool has_code;       /* it is on the device */
+};
+
+/* Starts: fork children begin with nothing. */
+void module_init(void);
+
+/*
+ * A module was loaded, or is seen for the first time; what was known of its handle is void. Without
+ * memory for it, it stays unknown.
+ */
+void module_enter(const void *module, const struct module_facts *facts);
+
+/* What is known; false of an unknown one. */
+bool module_find(const void *module, struct module_facts *out_facts);
+
+/* Its code came to the device. */
+void module_came(const void *module);
+
+/* It was unloaded; or all of a library, or of a context. */
+void module_end(const void *module);
+void module_end_library(const void *library);
+void module_end_context(const void *ctx);

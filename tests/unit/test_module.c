@@ -1,0 +1,83 @@
+#include "core/library.h"
+#include "core/module.h"
+
+#include "fresh.h"
+
+static char handles[2000], library, ctx, other_ctx;
+
+static void its_code_comes_once(void)
+{
+	const struct module_facts facts = { .dev = { 1 }, .ctx = &ctx, .code_bytes = 5000 };
+	struct module_facts found;
+
+	module_init();
+	CHECK(!module_find(&handles[0], &found));
+	module_came(&handles[0]);
+	CHECK(!module_find(&handles[0], &found));
+	module_enter(&handles[0], &facts);
+	CHECK(module_find(&handles[0], &found));
+	CHECK(found.dev.v == 1 && found.ctx == &ctx && !found.owner && !found.has_code);
+	CHECK_EQ(found.code_bytes, 5000);
+	module_came(&handles[0]);
+	CHECK(module_find(&handles[0], &found) && found.has_code);
+	/* The handle is given again. */
+	module_enter(&handles[0], &facts);
+	CHECK(module_find(&handles[0], &found) && !found.has_code);
+	module_end(&handles[0]);
+	module_end(&handles[0]);
+	CHECK(!module_find(&handles[0], &found));
+}
+
+static void they_end_with_what_they_are_of(void)
+{
+	struct module_facts found;
+
+	module_init();
+	for (int i = 0; i < 2000; i++)
+		module_enter(&handles[i],
+			     &(struct module_facts){ .owner = i % 2 ? &library : NULL,
+						     .ctx = i % 3 ? &ctx : &other_ctx });
+	module_end_library(NULL);
+	module_end_context(NULL);
+	module_end_library(&library);
+	for (int i = 0; i < 2000; i++)
+		CHECK(module_find(&handles[i], &found) == (i % 2 == 0));
+	module_end_context(&ctx);
+	for (int i = 0; i < 2000; i++)
+		CHECK(module_find(&handles[i], &found) == (i % 6 == 0));
+}
+
+static void a_library_has_its_code_later(void)
+{
+	library_init();
+	library_note(&library, NULL, 100);
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
+	library_enter(&library, &ctx, LIBRARY_DATA);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_DATA));
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_CODE));
+	library_enter(&library, &ctx, LIBRARY_CODE);
+	library_enter(&library, &ctx, LIBRARY_DATA);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_CODE));
+	CHECK(!library_is_in(&library, &other_ctx, LIBRARY_DATA));
+	library_enter(&library, &other_ctx, LIBRARY_CODE);
+	CHECK(library_is_in(&library, &other_ctx, LIBRARY_DATA));
+	/* The next context may have the same handle. */
+	library_end_context(&ctx);
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
+	CHECK(library_is_in(&library, &other_ctx, LIBRARY_CODE));
+	CHECK_EQ(library_need(&library).bytes, 100);
+	library_end(&library);
+	CHECK(!library_is_in(&library, &other_ctx, LIBRARY_DATA));
+	CHECK_EQ(library_need(&library).bytes, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(its_code_comes_once),
+		fresh_test(they_end_with_what_they_are_of),
+		fresh_test(a_library_has_its_code_later),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -141,12 +141,15 @@ static void reserve_unseen(struct making *m)
 		charge_begin();
 }
 
-/* The context is made and counted by the card's figure, or (`rc`) could not be. */
+/*
+ * The context is made and counted by the card's figure, or (`rc`) could not be: where there is none
+ * the reservation goes; where it cannot be had now it stands until the next look.
+ */
 static void end_unseen(struct making *m, int rc)
 {
 	if (m->unseen_bytes)
 		quota_doubt_over(m->dev, QUOTA_CONTEXT, m->unseen_bytes,
-				 rc < 0 ? m->unseen_bytes : 0);
+				 rc == -ENOTSUP ? m->unseen_bytes : 0);
 	m->unseen_bytes = 0;
 }
 

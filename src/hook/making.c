@@ -310,7 +310,7 @@ int making_finish(struct making *m, const void *ctx)
 		return -EDQUOT;
 	local_open(ctx, m->dev);
 	stale = context_enter(ctx, m->dev, m->cost_bytes);
-	/* Also who has no more than this is to be suspended, and looked for again where it has no row. */
+	/* Who has no more than this may be suspended too, or has no row yet. */
 	worker_start();
 	if (rc == -ENOTSUP)
 		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);

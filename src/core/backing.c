@@ -149,7 +149,8 @@ static bool give_idle(struct backing_device *device, const struct bo *bo)
 {
 	if (device->give_idle && device->give_idle(device->idle_arg))
 		return true;
-	return bo->place == BO_NONE && device->bounds.may_spill && others_give(device->dev);
+	return bo->place == BO_NONE && device->bounds.may_spill &&
+	       others_give(device->dev, bo->bytes);
 }
 
 static int alloc(void *owner, const struct bo *bo, enum bo_place place,

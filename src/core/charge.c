@@ -139,7 +139,7 @@ bool charge_ask_card(struct dev dev)
 {
 	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
-	has_given |= others_give(dev);
+	has_given |= others_give(dev, UINT64_MAX);
 	return still_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_given;
 }
 

@@ -186,7 +186,8 @@ static bool take_spare(struct object_device *d, const void *ctx, uint64_t bytes,
 	pthread_mutex_lock(&d->mutex);
 	space = d->spares.bytes ? object_small_space(d, ctx) : NULL;
 	if (space)
-		o = object_spare_take(d, bytes_round_up(bytes, SLAB_BLOCK_BYTES), out_is_waiting);
+		o = object_spare_take(d, ctx, bytes_round_up(bytes, SLAB_BLOCK_BYTES),
+				      out_is_waiting);
 	if (o) {
 		object_large_enter(o, space, bytes, new_id());
 		*out_addr = o->node.start;

@@ -57,6 +57,7 @@ void object_large_enter(struct object *object, struct object_space *space, uint6
 			uint64_t id)
 {
 	object->space = space;
+	object->ctx = space->ctx;
 	object->asked_bytes = asked_bytes;
 	object->id = id;
 	object->is_sync = false;

@@ -11,6 +11,7 @@ struct object {
 	struct backing *backing;
 	/* device's mutex */
 	struct object_space *space; /* of its context; NULL: it was freed */
+	const void *ctx;            /* that context; of a spare, the one it was had in */
 	uint64_t asked_bytes, id;
 	bool is_pinned, is_sync;
 	bool was_shared;          /* others had its addresses, or may have */

@@ -69,14 +69,15 @@ void object_spare_give(struct object_device *d, struct object *object, uint64_t 
 	change(d, (int64_t)bytes);
 }
 
-struct object *object_spare_take(struct object_device *d, uint64_t bytes, bool *out_is_waiting)
+struct object *object_spare_take(struct object_device *d, const void *ctx, uint64_t bytes,
+				 bool *out_is_waiting)
 {
 	struct object *o;
 
 	*out_is_waiting = false;
 	TAILQ_FOREACH_REVERSE(o, list_of(&d->spares, bytes), object_list, of_size)
 	{
-		if (o->node.bytes != bytes)
+		if (o->node.bytes != bytes || o->ctx != ctx)
 			continue;
 		if (o->fence > d->known_done) {
 			*out_is_waiting = true;

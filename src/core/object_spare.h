@@ -50,10 +50,12 @@ void object_spare_give(struct object_device *d, struct object *object, uint64_t 
 		       struct object_list *going);
 
 /*
- * One of so many bytes whose work is done as far as that is known, the caller's now; else NULL, and
- * *out_is_waiting: one is there, and it may be done.
+ * One of so many bytes that was had in the same context, whose end ends its mapping, and whose work
+ * is done as far as that is known: the caller's now. Else NULL, and *out_is_waiting: one is there,
+ * and it may be done.
  */
-struct object *object_spare_take(struct object_device *d, uint64_t bytes, bool *out_is_waiting);
+struct object *object_spare_take(struct object_device *d, const void *ctx, uint64_t bytes,
+				 bool *out_is_waiting);
 
 /* Those that were freed before then, INT64_MAX: all, are in *going. */
 void object_spare_drop(struct object_device *d, int64_t before_ns, struct object_list *going);

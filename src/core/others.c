@@ -1,5 +1,6 @@
 #include "core/others.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/quota.h"
@@ -21,7 +22,8 @@ struct others_state {
 	struct ration_region *own;
 	unsigned slot;
 	const struct others_ops *ops;
-	_Atomic int64_t again_ns[RATION_DEVICES]; /* atomic: when all may be asked again */
+	/* atomic: when the tenant's may be asked again, and all */
+	_Atomic int64_t own_again_ns[RATION_DEVICES], again_ns[RATION_DEVICES];
 };
 PROCESS_STATE(others_state, state);
 
@@ -38,13 +40,14 @@ int others_card_free(struct dev dev, uint64_t *out_bytes)
 	return state.s.ops ? state.s.ops->card_free(quota_uuid(dev), out_bytes) : -ENOTSUP;
 }
 
-bool others_give(struct dev dev)
+bool others_give(struct dev dev, uint64_t bytes)
 {
 	struct ration_region *own = state.s.own;
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	uint64_t before, now;
 
-	if (!own || !quota_has_region(clock_now_ns()))
+	if (!own || !quota_has_region(clock_now_ns()) ||
+	    clock_now_ns() < atomic_load(&state.s.own_again_ns[dev.v]))
 		return false;
 	before = residency_idle_but(own, state.s.slot, dev.v);
 	if (!before)
@@ -52,11 +55,15 @@ bool others_give(struct dev dev)
 	/* What the dead kept comes with the rest of theirs. */
 	quota_reap();
 	__atomic_fetch_add(&own->room_wanted, 1, __ATOMIC_RELEASE);
-	while ((now = residency_idle_but(own, state.s.slot, dev.v)) && clock_now_ns() < until_ns) {
+	while ((now = residency_idle_but(own, state.s.slot, dev.v)) &&
+	       bytes_beyond(before, now) < bytes && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region(clock_now_ns()))
 			return false;
 	}
+	/* One that is stopped, or busy for long, is not waited for again and again. */
+	if (now >= before)
+		atomic_store(&state.s.own_again_ns[dev.v], clock_now_ns() + VAIN_NS);
 	return now < before;
 }
 
@@ -79,7 +86,7 @@ static bool ask_all(struct dev dev, uint64_t bytes)
 
 bool others_give_card(struct dev dev, uint64_t bytes)
 {
-	if (others_give(dev))
+	if (others_give(dev, bytes))
 		return true;
 	if (!state.s.ops || state.s.ops->card_users() < 2 ||
 	    clock_now_ns() < atomic_load(&state.s.again_ns[dev.v]))

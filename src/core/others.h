@@ -29,10 +29,11 @@ struct others_ops {
 void others_init(struct region *region, unsigned slot, const struct others_ops *ops);
 
 /*
- * Asks the tenant's for what they keep of the device, and waits a moment until they have none:
- * false at once where they have none, true when it became less.
+ * Asks the tenant's for what they keep of the device, and waits a moment until they have none, or
+ * so much less: false at once where they have none, or were asked in vain within the last second;
+ * true when it became less.
  */
-bool others_give(struct dev dev);
+bool others_give(struct dev dev, uint64_t bytes);
 
 /*
  * The card has no room for `bytes`: as others_give(), then asks all who can be told. True when

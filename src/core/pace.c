@@ -317,6 +317,26 @@ static void answer_go(int64_t grant_ns, struct pace_answer *out)
 	*out = (struct pace_answer){ .reason = PACE_GO, .grant_ns = grant_ns };
 }
 
+/*
+ * Where others use the device: it is another's turn, and *out says so; or more has to be there for a turn
+ * beside what is in flight.
+ */
+static bool is_others_turn(struct pace *pace, uint32_t share_pct, struct pace_hold *hold,
+			   const struct flight *flight, int64_t *inout_spare_ns, int64_t now_ns,
+			   struct pace_answer *out)
+{
+	int64_t end_ns = pace_turn_before_ns(pace, hold->from_ns, now_ns);
+	bool was_held = hold->reason != PACE_GO;
+
+	if (!end_ns && was_held)
+		end_ns = pace_turn_others_ns(pace, now_ns);
+	if (end_ns)
+		answer_hold(hold, PACE_INFLIGHT, at_most(end_ns, now_ns + LOOK_NS), now_ns, out);
+	else if (was_held && flight->unmeasured_ns != 0)
+		*inout_spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
+	return end_ns != 0;
+}
+
 void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
 	      int64_t cost_ns, int64_t now_ns, struct pace_answer *out_answer)
 {
@@ -346,27 +366,9 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			return;
 		}
 		spare_ns = have_ns - flight.unmeasured_ns;
-		if (hold->is_crowded) {
-			int64_t before_ns = pace_turn_before_ns(pace, hold->from_ns, now_ns);
-
-			if (before_ns) {
-				answer_hold(hold, PACE_INFLIGHT,
-					    at_most(before_ns, now_ns + LOOK_NS), now_ns,
-					    out_answer);
-				return;
-			}
-		}
-		if (hold->is_crowded && hold->reason != PACE_GO) {
-			int64_t turn_ns = pace_turn_others_ns(pace, now_ns);
-
-			if (turn_ns) {
-				answer_hold(hold, PACE_INFLIGHT, at_most(turn_ns, now_ns + LOOK_NS),
-					    now_ns, out_answer);
-				return;
-			}
-			if (flight.unmeasured_ns != 0)
-				spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
-		}
+		if (hold->is_crowded &&
+		    is_others_turn(pace, share_pct, hold, &flight, &spare_ns, now_ns, out_answer))
+			return;
 		if (spare_ns >= 0 || flight.unmeasured_ns == 0) {
 			int64_t grant_ns = at_least(at_most(spare_ns / 4,
 							    most_grant_ns(share_pct, spare_ns)),
@@ -384,6 +386,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		if (let_through(pace, hold, flight.predicted_ns, now_ns, &deadline_ns)) {
 			mark_active(pace);
 			add(&own(pace)->unmeasured_ns, cost_ns);
+			pace_turn_go(pace);
 			answer_go(cost_ns, out_answer);
 			return;
 		}

@@ -12,6 +12,8 @@ enum { SLOT_BITS = 10 };
 #define EARLY_NS (200 * NSEC_PER_USEC)
 /* Who is held for less goes when it can: each turn to another process costs the device time. */
 #define PATIENT_NS (20 * NSEC_PER_MSEC)
+/* Who has the turn goes on in it until another is held for so long. */
+#define DUE_NS (100 * NSEC_PER_MSEC)
 /* No hold is longer before it asks again: what is further away is of another age. */
 #define FAR_NS NSEC_PER_SEC
 _Static_assert(PACE_SLOTS == 1 << SLOT_BITS, "a slot has its place in the word");
@@ -34,30 +36,6 @@ static bool is_own(const struct pace *pace, uint64_t turn)
 	return turn % PACE_SLOTS == pace->slot;
 }
 
-int64_t pace_turn_others_ns(const struct pace *pace, int64_t now_ns)
-{
-	uint64_t turn = __atomic_load_n(&pace->device->turn, __ATOMIC_RELAXED);
-
-	return is_own(pace, turn) || is_over(turn, now_ns) ? 0 : end_of(turn);
-}
-
-bool pace_turn_extend(struct pace *pace, int64_t ns, int64_t now_ns)
-{
-	uint64_t old = __atomic_load_n(&pace->device->turn, __ATOMIC_RELAXED), new;
-	int64_t end_ns;
-
-	do {
-		if (!is_own(pace, old) && !is_over(old, now_ns))
-			return true;
-		end_ns = (is_over(old, now_ns) ? now_ns + BEGIN_NS : end_of(old)) + ns;
-		if (end_ns > now_ns + MOST_NS)
-			end_ns = now_ns + MOST_NS;
-		new = (uint64_t)(end_ns / NSEC_PER_USEC) << SLOT_BITS | pace->slot;
-	} while (!__atomic_compare_exchange_n(&pace->device->turn, &old, new, true,
-					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	return !is_own(pace, old) && now_ns - end_of(old) < NSEC_PER_SEC;
-}
-
 static int64_t until_ns(const struct pace *pace)
 {
 	return (int64_t)__atomic_load_n(&pace->device->first_ns, __ATOMIC_RELAXED);
@@ -75,6 +53,40 @@ static uint64_t first(const struct pace *pace, int64_t now_ns)
 static int64_t held_since_ns(uint64_t first)
 {
 	return (int64_t)(first >> SLOT_BITS) * NSEC_PER_USEC;
+}
+
+/* Somebody else has been held for so long that this process's turn is not to go on. */
+static bool is_other_due(const struct pace *pace, int64_t now_ns)
+{
+	uint64_t was = first(pace, now_ns);
+
+	return was && !is_own(pace, was) && now_ns - held_since_ns(was) >= DUE_NS;
+}
+
+int64_t pace_turn_others_ns(const struct pace *pace, int64_t now_ns)
+{
+	uint64_t turn = __atomic_load_n(&pace->device->turn, __ATOMIC_RELAXED);
+
+	return is_own(pace, turn) || is_over(turn, now_ns) ? 0 : end_of(turn);
+}
+
+bool pace_turn_extend(struct pace *pace, int64_t ns, int64_t now_ns)
+{
+	uint64_t old = __atomic_load_n(&pace->device->turn, __ATOMIC_RELAXED), new;
+	int64_t end_ns;
+
+	do {
+		if (!is_own(pace, old) && !is_over(old, now_ns))
+			return true;
+		if (is_own(pace, old) && !is_over(old, now_ns) && is_other_due(pace, now_ns))
+			return false;
+		end_ns = (is_over(old, now_ns) ? now_ns + BEGIN_NS : end_of(old)) + ns;
+		if (end_ns > now_ns + MOST_NS)
+			end_ns = now_ns + MOST_NS;
+		new = (uint64_t)(end_ns / NSEC_PER_USEC) << SLOT_BITS | pace->slot;
+	} while (!__atomic_compare_exchange_n(&pace->device->turn, &old, new, true,
+					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return !is_own(pace, old) && now_ns - end_of(old) < NSEC_PER_SEC;
 }
 
 void pace_turn_wait(struct pace *pace, int64_t since_ns, int64_t wake_ns, int64_t now_ns)

@@ -74,7 +74,8 @@ static void alias_part(struct gpu_move *m, const struct part *part)
 			continue;
 		if (!begin) {
 			r->rc = reserve_alias(m);
-			begin = end = m->alias + part->number * m->alias_bytes;
+			if (r->rc == 0)
+				begin = end = m->alias + part->number * m->alias_bytes;
 		}
 		if (r->rc == 0)
 			r->rc = gpu_vmm_map(end, r->bytes, chunk->handle);

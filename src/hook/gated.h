@@ -13,6 +13,7 @@
 #include "hook/metering.h"
 #include "hook/room.h"
 #include "hook/uses.h"
+#include "hook/uses_sample.h"
 #include "hook/work.h"
 
 #define GATED(sym, ...) GATED_ON(sym, true, __VA_ARGS__)
@@ -76,6 +77,11 @@
                                                                                                \
 		if (real.sym && object_use_is_wanted()) {                                      \
 			uses;                                                                  \
+			if (uses_sample_is_on()) {                                             \
+				res = work_##sym(GATED_ARGS(__VA_ARGS__));                     \
+				uses_sample_end();                                             \
+				return res;                                                    \
+			}                                                                      \
 		}                                                                              \
 		if (!real.sym || !(like = again_find(&what, &cost_ns)))                        \
 			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \

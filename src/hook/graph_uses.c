@@ -6,7 +6,6 @@
 #include "drv/real.h"
 #include "hook/uses.h"
 #include "hook/uses_params.h"
-#include "hook/uses_sample.h"
 
 #include <stdlib.h>
 
@@ -295,7 +294,5 @@ static void note(const struct exec_use *use, uint32_t launches)
 
 void graph_uses_launch(CUgraphExec exec)
 {
-	/* A launch that is timed ends here: the graph's work is not its own. */
-	uses_sample_end();
 	exec_uses_launched(exec, clock_now_ns(), note);
 }

@@ -141,12 +141,15 @@ static void reserve_unseen(struct making *m)
 		charge_begin();
 }
 
-/* The context is made and counted by the card's figure, or (`rc`) could not be. */
+/*
+ * The context is made and counted by the card's figure, or (`rc`) could not be: where there is none
+ * the reservation goes; where it cannot be had now it stands until the next look.
+ */
 static void end_unseen(struct making *m, int rc)
 {
 	if (m->unseen_bytes)
 		quota_doubt_over(m->dev, QUOTA_CONTEXT, m->unseen_bytes,
-				 rc < 0 ? m->unseen_bytes : 0);
+				 rc == -ENOTSUP ? m->unseen_bytes : 0);
 	m->unseen_bytes = 0;
 }
 
@@ -307,7 +310,7 @@ int making_finish(struct making *m, const void *ctx)
 		return -EDQUOT;
 	local_open(ctx, m->dev);
 	stale = context_enter(ctx, m->dev, m->cost_bytes);
-	/* Also who has no more than this is to be suspended, and looked for again where it has no row. */
+	/* Who has no more than this may be suspended too, or has no row yet. */
 	worker_start();
 	if (rc == -ENOTSUP)
 		quota_release(stale.dev, QUOTA_CONTEXT, stale.bytes);

@@ -104,7 +104,6 @@ void uses_launch(CUfunction function, uint64_t blocks, CUstream stream, void *co
 	uint64_t kind = uses_kind(function, blocks);
 	struct backing_uses uses = { .weight = link_cost_weight(kind) };
 
-	uses_sample_end();
 	/* A function that was not launched yet would be loaded by the question. */
 	if (!movable_is_on() || !function || (function_any() && !function_is_settled(function)))
 		return;

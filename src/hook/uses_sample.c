@@ -13,6 +13,8 @@
 
 #include <stdatomic.h>
 
+/* A launch that took longer to make was held, and says nothing. */
+#define LAUNCH_MOST_NS (200 * NSEC_PER_USEC)
 /* Who ends a stream waits so long for somebody who is at it with an event. */
 #define FORGET_NS NSEC_PER_SEC
 /* One launch in so many is timed, at random between a half and one and a half times that. */
@@ -40,7 +42,7 @@ struct uses_sample_state {
 };
 PROCESS_STATE(uses_sample_state, state);
 
-static __thread char self __attribute__((tls_model("initial-exec")));
+__thread int64_t uses_sample_from_ns;
 
 void uses_sample_init(void)
 {
@@ -127,13 +129,12 @@ static void read_all(void)
 	state.s.count = kept;
 }
 
-/* The turn is the caller's: what is timed is still at work, or may be. */
-static void close_open(void)
+/* The turn is the caller's: the second event, behind the launch. */
+static void close_open(bool is_good)
 {
 	struct timed *t = &state.s.open;
 
-	if (state.s.count < TIMED && real.cuStreamQuery && own_context() == t->context &&
-	    real.cuStreamQuery(t->stream) == CUDA_ERROR_NOT_READY)
+	if (is_good && state.s.count < TIMED && own_context() == t->context)
 		t->behind = put_event(t->context, t->stream);
 	if (t->behind) {
 		state.s.timed[state.s.count++] = *t;
@@ -141,20 +142,21 @@ static void close_open(void)
 	} else {
 		drop(t);
 	}
+	state.s.owner = NULL;
 }
 
 void uses_sample_end(void)
 {
+	bool is_good = clock_now_ns() - uses_sample_from_ns < LAUNCH_MOST_NS;
 	struct relaxed relaxed;
 
-	if (__atomic_load_n(&state.s.owner, __ATOMIC_RELAXED) != &self || capture_any())
-		return;
+	uses_sample_from_ns = 0;
 	if (!turn_take(&state.s.turn, 0))
 		return;
 	relaxed = relaxed_begin();
-	if (state.s.open.kind && state.s.owner == &self)
-		close_open();
-	__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+	/* Unless its stream ended, or another began to time meanwhile. */
+	if (state.s.owner == &uses_sample_from_ns)
+		close_open(is_good);
 	relaxed_end(relaxed);
 	turn_give(&state.s.turn);
 }
@@ -165,7 +167,7 @@ void uses_sample_forget(CUstream stream)
 		return;
 	if (!stream || state.s.open.stream == stream) {
 		drop(&state.s.open);
-		__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+		state.s.owner = NULL;
 	}
 	turn_give(&state.s.turn);
 }
@@ -177,15 +179,15 @@ static void open_one(uint64_t kind, uint64_t far_bytes, CUstream stream)
 
 	read_all();
 	drop(t);
-	__atomic_store_n(&state.s.owner, NULL, __ATOMIC_RELAXED);
+	state.s.owner = NULL;
 	*t = (struct timed){
 		.kind = kind, .far_bytes = far_bytes, .context = own_context(), .stream = stream
 	};
 	t->before = put_event(t->context, stream);
-	if (t->before)
-		__atomic_store_n(&state.s.owner, &self, __ATOMIC_RELAXED);
-	else
-		t->kind = 0;
+	if (!t->before)
+		return;
+	state.s.owner = &uses_sample_from_ns;
+	uses_sample_from_ns = clock_now_ns();
 }
 
 void uses_sample_begin(uint64_t kind, uint64_t far_bytes, CUstream stream)

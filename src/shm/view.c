@@ -322,9 +322,28 @@ static int read_processes(const struct snapshot *snap, struct view *view)
 	return 0;
 }
 
+/* Of a tenant that may have more than the card: what is left of it, and of its host memory. */
+static void read_room(const struct ration_region *own, struct view *view)
+{
+	uint64_t host_bytes = own ? residency_sum(own, RESIDENCY_HOST) : 0;
+
+	for (int d = 0; d < view->device_count; d++) {
+		struct view_device *dev = &view->devices[d];
+
+		dev->room_bytes = UINT64_MAX;
+		if (own && dev->physical_bytes && residency_is_oversubscribed(own))
+			dev->room_bytes = residency_free(own, d,
+							 bytes_beyond(dev->physical_bytes,
+								      bytes_beyond(dev->used_bytes,
+										   host_bytes)));
+	}
+}
+
 /* Fills *view from a copy. */
 static int read_snapshot(const struct snapshot *snap, struct view *view)
 {
+	int rc;
+
 	view->kind = snap->own ? VIEW_OWN : VIEW_FOREIGN;
 	/* HAMi-core's policy does not stand in its file. */
 	view->is_sm_held = snap->hami->utilization_switch != 0;
@@ -351,7 +370,9 @@ static int read_snapshot(const struct snapshot *snap, struct view *view)
 		view->is_sm_held = region_sm_holds(snap->hami, snap->own);
 	}
 	read_devices(snap, view);
-	return read_processes(snap, view);
+	rc = read_processes(snap, view);
+	read_room(snap->own, view);
+	return rc;
 }
 
 int view_read(const char *path, struct view *out_view)
@@ -421,6 +442,11 @@ bool view_free_bytes(const struct view_device *device, uint64_t *out_bytes)
 {
 	uint64_t room = device->limit_bytes;
 
+	if (room && device->room_bytes != UINT64_MAX) {
+		*out_bytes = bytes_least(bytes_beyond(room, device->used_bytes),
+					 device->room_bytes);
+		return true;
+	}
 	if (room == 0 || (device->physical_bytes && device->physical_bytes < room))
 		room = device->physical_bytes;
 	if (room == 0)

@@ -20,6 +20,7 @@ struct view_device {
 	uint64_t limit_bytes;    /* in force; 0 = none */
 	uint64_t physical_bytes; /* of the card; 0 = not known */
 	uint64_t used_bytes;     /* by the living processes */
+	uint64_t room_bytes;     /* of card and host memory; UINT64_MAX: of the card alone */
 	unsigned sm_limit_pct;   /* in force, of GPU time, 1..99; 0 = none */
 	bool is_metered;         /* its time is measured; else the next says nothing */
 	unsigned busy_permille;  /* of the last second, by the tenant */

@@ -255,13 +255,25 @@ static void bounded(int argc, char **argv)
 	CHECK(residency()->host_bytes <= 64 * MIB);
 }
 
+/* Refused is what others did not give in half a second: on a busy machine they may need longer. */
+#define while_refused(call)                                                   \
+	do {                                                                  \
+		CUresult refused_res = CUDA_ERROR_OUT_OF_MEMORY;              \
+		for (int k = 0; k < 20 && refused_res != CUDA_SUCCESS; k++) { \
+			refused_res = (call);                                 \
+			if (refused_res != CUDA_ERROR_OUT_OF_MEMORY)          \
+				OK(refused_res);                              \
+		}                                                             \
+		OK(refused_res);                                              \
+	} while (0)
+
 static void *take(void *arg)
 {
 	(void)arg;
 	for (int i = 0; i < 20; i++) {
 		CUmemGenericAllocationHandle h;
 
-		OK(cuMemCreate(&h, 48 * MIB, &prop, 0));
+		while_refused(cuMemCreate(&h, 48 * MIB, &prop, 0));
 		OK(cuMemRelease(h));
 	}
 	return NULL;
@@ -320,18 +332,6 @@ static void holder(int argc, char **argv)
 	client_pause("full");
 	check(256 * MIB);
 }
-
-/* Refused is what others did not give in half a second: on a busy machine they may need longer. */
-#define while_refused(call)                                                   \
-	do {                                                                  \
-		CUresult refused_res = CUDA_ERROR_OUT_OF_MEMORY;              \
-		for (int i = 0; i < 20 && refused_res != CUDA_SUCCESS; i++) { \
-			refused_res = (call);                                 \
-			if (refused_res != CUDA_ERROR_OUT_OF_MEMORY)          \
-				OK(refused_res);                              \
-		}                                                             \
-		OK(refused_res);                                              \
-	} while (0)
 
 /* other: another process of the tenant has what is on the card. */
 static void other(int argc, char **argv)

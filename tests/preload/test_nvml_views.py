@@ -399,6 +399,8 @@ def test_a_region_that_is_cut_short(place, looker):
     place.settings["RATION_MEM"] = "1g"
     hold(place, 40)
     program = place.start("nvml_views", looker).await_word("said")
+    # Its worker begins with a look at all of it.
+    time.sleep(0.3)
     os.truncate(place.region, 4096)
     # A member takes a region that was whole for whole for a millisecond.
     time.sleep(0.002)

@@ -1,5 +1,7 @@
 """What a movable tenant's program frees is had again at once, and is nobody else's loss."""
 import json
+import os
+import signal
 import subprocess
 
 import pytest
@@ -59,6 +61,17 @@ def test_others_of_the_tenant_get_it_on_a_full_card(place, busy, kind):
     other = busy()
     place.run("spare", "has", kind, 640 * MIB)
     assert other.go().end().values["asked"] == (kind != "managed")
+
+
+@pytest.mark.plain
+def test_one_that_is_stopped_is_not_waited_for_again_and_again(place, busy):
+    """Memory of 36 objects each time: with a wait for each of them the second takes more than a minute."""
+    place.settings["RATION_OVERSUBSCRIBE"] = "true"
+    place.sim.update(mem="6g")
+    other = busy()
+    os.kill(other.pid, signal.SIGSTOP)
+    assert "got" in place.run(BUILD / "examples" / "hog", "--piece", "9000m", RATION_MEM="12g").out
+    other.kill()
 
 
 @pytest.fixture(name="tenants")

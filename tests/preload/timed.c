@@ -26,7 +26,7 @@ static void use(CUdeviceptr addr, CUstream stream)
 	OK(cuLaunchKernel(copy, 1, 1, 1, 1, 1, 1, 0, stream, copied, NULL));
 }
 
-static void capture(CUstream stream)
+static void capture(CUstream stream, CUdeviceptr piece)
 {
 	CUgraph graph;
 	CUgraphExec exec;
@@ -34,7 +34,7 @@ static void capture(CUstream stream)
 
 	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	for (int i = 0; i < 20; i++)
-		use(pieces[i % PIECES], stream);
+		use(piece, stream);
 	OK(cuStreamEndCapture(stream, &graph));
 	OK(cuGraphGetNodes(graph, NULL, &nodes));
 	/* No event of ours among them. */
@@ -56,13 +56,14 @@ static void *launch(void *arg)
 
 		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 		OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+		/* Each stream has a piece for itself: what runs side by side writes there. */
 		for (unsigned i = 0; i < LAUNCHES; i++)
-			use(pieces[(self + i) % PIECES], i % 3 ? stream : other);
+			use(pieces[i % 3 ? self : THREADS + self], i % 3 ? stream : other);
 		if (round % 10 == self)
-			capture(stream);
+			capture(stream, pieces[self]);
 		/* With work in it that may be timed just now. */
 		OK(cuStreamDestroy_v2(stream));
-		use(pieces[self], NULL);
+		use(pieces[2 * THREADS], NULL);
 		OK(cuStreamDestroy_v2(other));
 	}
 	return NULL;

@@ -392,7 +392,7 @@ static void others_have_it_when_they_ask(void)
 	CHECK_EQ(charged(), 0);
 	/* Nobody else has any, so nobody is asked. */
 	give(take(32 * MIB));
-	CHECK(!others_give(dev0));
+	CHECK(!others_give(dev0, UINT64_MAX));
 	CHECK_EQ(idle(), 32 * MIB);
 }
 
@@ -485,7 +485,7 @@ static void model_step(void)
 		while (model.kept_count)
 			forget(0);
 	} else {
-		others_give(dev0);
+		others_give(dev0, UINT64_MAX);
 	}
 }
 

@@ -316,16 +316,17 @@ CUresult hook_cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int coun
 
 /*
  * Defines hook_<sym>(params): a call about the function `func` for which the driver loads it;
- * `call` makes it.
+ * `call` makes it. What is settled is loaded.
  */
 #define WITH_FUNCTION(sym, call, params)                   \
 	CUresult hook_##sym params                         \
 	{                                                  \
-		CUresult res;                              \
+		CUresult res = CUDA_SUCCESS;               \
                                                            \
 		if (!ENTER_HAS(sym))                       \
 			return enter_missing();            \
-		res = first_launch_let_in(func);           \
+		if (!function_is_settled(func))            \
+			res = first_launch_let_in(func);   \
 		if (res != CUDA_SUCCESS)                   \
 			return res;                        \
 		res = (call);                              \

@@ -9,6 +9,7 @@ FORMS = ["elf", "fatbin", "fatbin-packed"]
 CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("loading", [None, "EAGER"])
 @pytest.mark.parametrize("how", [form + call for form, call in itertools.product(FORMS, CALLS)])
 def test_never_above_the_limit(place, how, loading):
@@ -22,6 +23,7 @@ def test_never_above_the_limit(place, how, loading):
 WAYS = ["get", "launch", "load", "ask", "set", "occupancy", "graph"]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("how", WAYS + ["library-get", "library-kernel"])
 def test_code_that_comes_with_its_first_use(place, how):
     """Modules were loaded while there was room, and their code came when there was none."""
@@ -41,6 +43,7 @@ def test_code_does_not_count(place, how):
     program.go().end()
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("how", WAYS)
 def test_large_code(place, how):
     limit = CONTEXT + 100 * MIB

@@ -15,18 +15,19 @@ static CUdeviceptr pieces[PIECES];
 static CUfunction copy, spin;
 static CUcontext primary;
 
-static void use(CUdeviceptr addr, CUstream stream)
+/* Writes at a place of its own: what a destroyed stream still does goes on beside the next. */
+static void use(CUdeviceptr addr, unsigned place, CUstream stream)
 {
 	static uint64_t ns = 20000;
 	uint64_t bytes = 1024;
-	CUdeviceptr to = addr + 8192;
+	CUdeviceptr to = addr + 8192 + place * 4096;
 	void *copied[] = { &to, &addr, &bytes }, *spun[] = { &ns };
 
 	OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, spun, NULL));
 	OK(cuLaunchKernel(copy, 1, 1, 1, 1, 1, 1, 0, stream, copied, NULL));
 }
 
-static void capture(CUstream stream, CUdeviceptr piece)
+static void capture(CUstream stream, CUdeviceptr piece, unsigned place)
 {
 	CUgraph graph;
 	CUgraphExec exec;
@@ -34,7 +35,7 @@ static void capture(CUstream stream, CUdeviceptr piece)
 
 	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	for (int i = 0; i < 20; i++)
-		use(piece, stream);
+		use(piece, place, stream);
 	OK(cuStreamEndCapture(stream, &graph));
 	OK(cuGraphGetNodes(graph, NULL, &nodes));
 	/* No event of ours among them. */
@@ -52,18 +53,19 @@ static void *launch(void *arg)
 
 	OK(cuCtxSetCurrent(primary));
 	for (unsigned round = 0; round < ROUNDS; round++) {
+		unsigned place = (unsigned)self * 1000 + round;
 		CUstream stream, other;
 
 		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 		OK(cuStreamCreate(&other, CU_STREAM_DEFAULT));
 		/* Each stream has a piece for itself: what runs side by side writes there. */
 		for (unsigned i = 0; i < LAUNCHES; i++)
-			use(pieces[i % 3 ? self : THREADS + self], i % 3 ? stream : other);
+			use(pieces[i % 3 ? self : THREADS + self], place, i % 3 ? stream : other);
 		if (round % 10 == self)
-			capture(stream, pieces[self]);
+			capture(stream, pieces[self], place);
 		/* With work in it that may be timed just now. */
 		OK(cuStreamDestroy_v2(stream));
-		use(pieces[2 * THREADS], NULL);
+		use(pieces[2 * THREADS], place, NULL);
 		OK(cuStreamDestroy_v2(other));
 	}
 	return NULL;

@@ -1,6 +1,7 @@
 #include "core/meter.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "core/marker.h"
 
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
@@ -155,13 +156,9 @@ bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_n
 
 static uint32_t next_random(struct meter_thread *thread)
 {
-	uint32_t x = thread->random ? thread->random : (uint32_t)thread->id * 2654435761u | 1;
-
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	thread->random = x;
-	return x;
+	if (!thread->random)
+		thread->random = (uint32_t)thread->id * 2654435761u | 1;
+	return random_next(&thread->random);
 }
 
 /* What the thread did not submit goes back before it asks for more. */

@@ -142,12 +142,12 @@ static void clean(struct gpu_move *m, unsigned from, unsigned to)
 	}
 }
 
-/* Waits for the copies; then what is mapped follows. -EBUSY: they hang, and all stays. */
+/* Waits for its copies, if any; then what is mapped follows. -EBUSY: they hang, and all stays. */
 static int finish_part(struct gpu_move *m, const struct part *part, int copy_rc)
 {
 	int rc = 0;
 
-	if (copy_rc == 0)
+	if (copy_rc == 0 && part->to > part->from)
 		rc = gpu_copy_wait(&m->copy, part->number, clock_now_ns() + m->copy_ns);
 	if (rc == -EBUSY)
 		return rc;
@@ -191,23 +191,19 @@ static struct part part_at(const struct gpu_move *m, unsigned from, unsigned num
 /* Part after part: each is started before the one before it is waited for. */
 static void run_parts(struct gpu_move *m, int copy_rc)
 {
-	struct part before = { 0, 0, 0 }, part = part_at(m, 0, 0);
+	struct part before = { 0, 0, 0 }, part;
 
-	for (;;) {
-		if (part.to > part.from)
-			start_part(m, &part, copy_rc);
-		if (before.to > before.from && finish_part(m, &before, copy_rc) < 0) {
+	for (unsigned from = 0; from < m->count; from = part.to) {
+		part = part_at(m, from, 1 - before.number);
+		start_part(m, &part, copy_rc);
+		if (finish_part(m, &before, copy_rc) < 0) {
 			hang(m, before.from, part.to);
 			return;
 		}
-		if (part.to == part.from)
-			return;
 		before = part;
-		if (part.to < m->count)
-			part = part_at(m, part.to, 1 - part.number);
-		else
-			part.from = part.to;
 	}
+	if (finish_part(m, &before, copy_rc) < 0)
+		hang(m, before.from, before.to);
 }
 
 static void run_steps(struct gpu_move *m)

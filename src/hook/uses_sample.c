@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/random.h"
 #include "base/turn.h"
 #include "core/gate.h"
 #include "core/link_cost.h"
@@ -20,6 +21,7 @@
 /* One launch in so many is timed, at random between a half and one and a half times that. */
 enum { APART = 16 };
 enum { TIMED = 32 };
+#define SEED UINT32_C(2463534242)
 
 /* A launch between two events. */
 struct timed {
@@ -32,10 +34,9 @@ struct timed {
 struct uses_sample_state {
 	_Atomic int left; /* launches until the next is timed; atomic */
 	struct turn turn; /* nothing is waited for in it */
-	const void
-		*owner; /* of `open`: a thread, by what it alone has; atomic, written in the turn */
 	/* the turn */
-	struct timed open; /* its launch is under way or about to be; kind 0: there is none */
+	struct timed open; /* its launch is about to be made, or was */
+	const void *owner; /* of that: a thread, by what it alone has; NULL: there is none */
 	struct timed timed[TIMED];
 	unsigned count;
 	uint32_t random;
@@ -87,17 +88,6 @@ static uint64_t own_context(void)
 	const void *ctx;
 
 	return gpu_cuda_current(&ord, &ctx) ? gpu_event_context((CUcontext)(uintptr_t)ctx) : 0;
-}
-
-static uint32_t next_random(void)
-{
-	uint32_t x = state.s.random ? state.s.random : 2463534242u;
-
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	state.s.random = x;
-	return x;
 }
 
 /* The turn is the caller's. True when nothing more will come of it. */
@@ -199,7 +189,10 @@ void uses_sample_begin(uint64_t kind, uint64_t far_bytes, CUstream stream)
 		return;
 	relaxed = relaxed_begin();
 	open_one(kind, far_bytes, stream);
-	atomic_store_explicit(&state.s.left, APART / 2 + (int)(next_random() % APART),
+	if (!state.s.random)
+		state.s.random = SEED;
+	atomic_store_explicit(&state.s.left,
+			      APART / 2 + (int)(random_next(&state.s.random) % APART),
 			      memory_order_relaxed);
 	relaxed_end(relaxed);
 	turn_give(&state.s.turn);

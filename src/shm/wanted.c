@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a tenant's directory in DIR (tools/tenant_place.h). */
-#define PLACE_SUFFIX ".tenant"
 #define FILE_NAME ".wanted"
 
 struct wanted_state {
@@ -24,10 +22,10 @@ PROCESS_STATE(wanted_state, state);
 static size_t dir_bytes(const char *region_path)
 {
 	const char *name = strrchr(region_path, '/'), *place = name;
-	size_t suffix = strlen(PLACE_SUFFIX);
+	size_t suffix = strlen(TENANT_PLACE_SUFFIX);
 
 	if (!name || (size_t)(name - region_path) < suffix ||
-	    memcmp(name - suffix, PLACE_SUFFIX, suffix) != 0)
+	    memcmp(name - suffix, TENANT_PLACE_SUFFIX, suffix) != 0)
 		return 0;
 	while (place > region_path && place[-1] != '/')
 		place--;

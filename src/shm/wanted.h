@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How the names of the tenants' own directories in DIR end. */
+#define TENANT_PLACE_SUFFIX ".tenant"
+
 /* Starts, in a process of the region at this path. */
 void wanted_start(const char *region_path);
 

@@ -9,9 +9,9 @@
  */
 #pragma once
 
-#include <stddef.h>
+#include "shm/wanted.h"
 
-#define TENANT_PLACE_SUFFIX ".tenant"
+#include <stddef.h>
 
 /*
  * Makes room for a tenant called `name`: its directory, and the path of a file that is not there

@@ -147,6 +147,20 @@ static inline void client_pause_or_end(const char *word)
 		_exit(1);
 }
 
+/* Of a node that launches one thread of a function or kernel; the other is NULL. */
+static inline CUDA_KERNEL_NODE_PARAMS client_kernel(CUfunction func, CUkernel kern, void **params)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){ .func = func,
+					  .gridDimX = 1,
+					  .gridDimY = 1,
+					  .gridDimZ = 1,
+					  .blockDimX = 1,
+					  .blockDimY = 1,
+					  .blockDimZ = 1,
+					  .kernelParams = params,
+					  .kern = kern };
+}
+
 /* Initialises the driver and makes the primary context of device 0 current. */
 static inline CUcontext client_start(void)
 {

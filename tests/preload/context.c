@@ -260,13 +260,7 @@ enum { LIBRARIES = 16 };
 
 static CUresult instantiate(CUkernel kernel)
 {
-	CUDA_KERNEL_NODE_PARAMS params = { .kern = kernel,
-					   .gridDimX = 1,
-					   .gridDimY = 1,
-					   .gridDimZ = 1,
-					   .blockDimX = 1,
-					   .blockDimY = 1,
-					   .blockDimZ = 1 };
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, kernel, NULL);
 	CUgraphExec exec;
 	CUgraphNode node;
 	CUgraph graph;

@@ -302,13 +302,7 @@ static CUgraph capture(CUfunction func)
 
 static CUgraph made(CUfunction func)
 {
-	CUDA_KERNEL_NODE_PARAMS params = { .func = func,
-					   .gridDimX = 1,
-					   .gridDimY = 1,
-					   .gridDimZ = 1,
-					   .blockDimX = 1,
-					   .blockDimY = 1,
-					   .blockDimZ = 1 };
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(func, NULL, NULL);
 	uint64_t ns = 1000;
 	CUgraphNode node;
 	CUgraph graph;

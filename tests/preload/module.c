@@ -124,13 +124,7 @@ static CUfunction listed(CUmodule module)
 
 static CUresult instantiate(CUfunction function)
 {
-	CUDA_KERNEL_NODE_PARAMS params = { .func = function,
-					   .gridDimX = 1,
-					   .gridDimY = 1,
-					   .gridDimZ = 1,
-					   .blockDimX = 1,
-					   .blockDimY = 1,
-					   .blockDimZ = 1 };
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(function, NULL, NULL);
 	CUgraphExec exec;
 	CUgraphNode node;
 	CUgraph graph;

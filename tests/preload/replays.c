@@ -32,14 +32,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_of(struct params *p, CUdeviceptr addr, uns
 	p->at[0] = &p->to;
 	p->at[1] = &p->from;
 	p->at[2] = &p->bytes;
-	return (CUDA_KERNEL_NODE_PARAMS){ .func = copy,
-					  .gridDimX = 1,
-					  .gridDimY = 1,
-					  .gridDimZ = 1,
-					  .blockDimX = 1,
-					  .blockDimY = 1,
-					  .blockDimZ = 1,
-					  .kernelParams = p->at };
+	return client_kernel(copy, NULL, p->at);
 }
 
 static CUgraph graph_of(CUdeviceptr addr, unsigned self, CUgraphNode *out_node)

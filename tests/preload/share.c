@@ -49,14 +49,7 @@ static CUstream new_stream(void)
 static CUgraphExec graph_of(unsigned long long ns)
 {
 	void *params[] = { &ns };
-	CUDA_KERNEL_NODE_PARAMS node = { .func = spin,
-					 .gridDimX = 1,
-					 .gridDimY = 1,
-					 .gridDimZ = 1,
-					 .blockDimX = 1,
-					 .blockDimY = 1,
-					 .blockDimZ = 1,
-					 .kernelParams = params };
+	CUDA_KERNEL_NODE_PARAMS node = client_kernel(spin, NULL, params);
 	CUgraphExec exec;
 	CUgraphNode added;
 	CUgraph graph;

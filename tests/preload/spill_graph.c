@@ -22,14 +22,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_of(CUdeviceptr addr)
 	params.to = addr + TO;
 	params.from = addr;
 	params.bytes = COPY_BYTES;
-	return (CUDA_KERNEL_NODE_PARAMS){ .func = copy,
-					  .gridDimX = 1,
-					  .gridDimY = 1,
-					  .gridDimZ = 1,
-					  .blockDimX = 1,
-					  .blockDimY = 1,
-					  .blockDimZ = 1,
-					  .kernelParams = at };
+	return client_kernel(copy, NULL, at);
 }
 
 static CUDA_MEMCPY3D copy_of(CUdeviceptr addr)

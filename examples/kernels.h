@@ -7,6 +7,8 @@
  *   fill(u64 address, u32 value, u64 words)      words of 4 bytes
  *   copy(u64 to, u64 from, u64 bytes)
  *   add(u64 to, u64 a, u64 b, u64 words)         to[i] = a[i] + b[i], f32
+ *   ncclMeet(u64 own, u64 other, u64 goal)       *own = goal, and waits until *other >= goal: as
+ *                                                collectives wait, and with such a name
  *   checksum(u64 address, u64 bytes, u64 result) *result = sum of byte[i] * (2 i + 1) mod 2^64
  *
  * All work for any grid and block.
@@ -112,6 +114,22 @@ static const char kernels_ptx[] =
 	"	add.u64 %r1, %r1, %r2;\n"
 	"	bra again;\n"
 	"end:\n"
+	"	ret;\n"
+	"}\n"
+
+	".visible .entry ncclMeet(.param .u64 own, .param .u64 other, .param .u64 goal)\n"
+	"{\n"
+	"	.reg .u64 %r<5>;\n"
+	"	.reg .pred %p;\n"
+	"	ld.param.u64 %r1, [own];\n"
+	"	ld.param.u64 %r2, [other];\n"
+	"	ld.param.u64 %r3, [goal];\n"
+	"	st.volatile.global.u64 [%r1], %r3;\n"
+	"	membar.sys;\n"
+	"again:\n"
+	"	ld.volatile.global.u64 %r4, [%r2];\n"
+	"	setp.lt.u64 %p, %r4, %r3;\n"
+	"	@%p bra again;\n"
 	"	ret;\n"
 	"}\n"
 

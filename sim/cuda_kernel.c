@@ -8,6 +8,7 @@
 #include "cuda_range.h"
 
 enum { PIECE_UNITS = 64 << 10, SLEEP_MIN_NS = 200000, SLEEP_EARLY_NS = 80000, NAP_NS = 500000 };
+enum { MEET_NAP_NS = 20000 };
 
 static bool may_touch(const struct CUctx_st *ctx, const struct cuda_span *span, uint64_t first,
 		      uint64_t units)
@@ -181,10 +182,29 @@ static CUresult run_checksum(struct CUctx_st *ctx, struct cuda_turn *turn, const
 	return cuda_kernel_touch(ctx, turn, &out, 1, 1, touch_store, pair);
 }
 
+/* param: own word, the partner's, goal. In memory of the host. */
+static CUresult run_meet(struct CUctx_st *ctx, struct cuda_turn *turn, const uint64_t *param)
+{
+	const struct timespec nap = { 0, MEET_NAP_NS };
+
+	if ((param[0] | param[1]) % 8)
+		return CUDA_ERROR_MISALIGNED_ADDRESS;
+	if (!cuda_range_is_accessible(ctx, param[0], 8, RANGE_WRITE) ||
+	    !cuda_range_is_accessible(ctx, param[1], 8, RANGE_READ))
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	__atomic_store_n((uint64_t *)param[0], param[2], __ATOMIC_RELEASE);
+	while (__atomic_load_n((const uint64_t *)param[1], __ATOMIC_ACQUIRE) < param[2]) {
+		nanosleep(&nap, NULL);
+		cuda_turn_check(turn);
+	}
+	return CUDA_SUCCESS;
+}
+
 static const struct cuda_kernel kernels[] = {
 	{ "add", 4, { 8, 8, 8, 8 }, run_add }, { "checksum", 3, { 8, 8, 8 }, run_checksum },
 	{ "copy", 3, { 8, 8, 8 }, run_copy },  { "empty", 0, { 0 }, run_empty },
-	{ "fill", 3, { 8, 4, 8 }, run_fill },  { "spin", 1, { 8 }, run_spin },
+	{ "fill", 3, { 8, 4, 8 }, run_fill },  { "ncclMeet", 3, { 8, 8, 8 }, run_meet },
+	{ "spin", 1, { 8 }, run_spin },
 };
 
 int cuda_kernel_count(void)

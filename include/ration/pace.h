@@ -34,21 +34,23 @@ struct pace_slot {
 struct pace_device {
 	/* Both by one 128-bit compare-and-swap. GPU time x percent, so that filling is exact. */
 	_Alignas(64) int64_t level_pct_ns;
-	int64_t filled_ns;    /* CLOCK_MONOTONIC up to which it was filled */
-	uint64_t progress_ns; /* when a process of the tenant last saw work end */
-	uint64_t let;         /* launches let through without progress: core/pace.c */
-	uint64_t let_ns;      /* when the last of them was */
-	uint32_t change;      /* futex, shared: raised by each change of the terms */
-	uint32_t reserved;
+	int64_t filled_ns;                /* CLOCK_MONOTONIC up to which it was filled */
+	uint64_t progress_ns;             /* when a process of the tenant last saw work end */
+	uint64_t let;                     /* launches let through without progress: core/pace.c */
+	uint64_t let_ns;                  /* when the last of them was */
+	uint32_t change;                  /* futex, shared: raised by each change of the terms */
+	uint32_t share_pct;               /* that a linked process was last held to: core/late.h */
 	uint64_t second_ns;               /* when the next word was read from the ring */
 	uint64_t second_busy_ns;          /* busy in the second before */
 	uint64_t active[PACE_SLOTS / 64]; /* bit n: slot n's words count */
 	uint64_t saved_ns;                /* when the bucket last held savings */
 	uint64_t active_words;            /* bit n: active[n] was ever not 0; never cleared */
-	uint64_t turn;     /* core/pace_turn.c: whose held launches go, and until when */
-	uint64_t first;    /* likewise: who was held longest, and since when */
-	uint64_t first_ns; /* and until when it may still come */
-	uint64_t reserved1[3];
+	uint64_t turn;      /* core/pace_turn.c: whose held launches go, and until when */
+	uint64_t first;     /* likewise: who was held longest, and since when */
+	uint64_t first_ns;  /* and until when it may still come */
+	uint64_t late_ns;   /* debited, and not to be paid at once: core/late.h */
+	uint64_t linked_ns; /* when a linked process last asked */
+	uint64_t reserved1[1];
 	struct pace_ring ring;
 	struct pace_slot slots[PACE_SLOTS];
 };

@@ -26,6 +26,7 @@ struct lane {
 	int64_t last_ns;           /* atomic: submission of the last launch */
 	uint32_t launches;         /* atomic */
 	uint32_t head;             /* release: starts written */
+	uint32_t waits;            /* atomic: launches that may wait for kernels elsewhere */
 	/* Its thread's alone. */
 	int64_t model_end_ns; /* when the stream runs dry, by prediction */
 	int64_t due_ns;       /* when the next pair of markers is due */

@@ -1,6 +1,7 @@
 #include "core/marker.h"
 
 #include "base/clock.h"
+#include "core/late.h"
 #include "shm/busy_ring.h"
 
 /* What an event takes at most; more than this is not the event's alone. */
@@ -106,6 +107,7 @@ static void take_point(struct meter_stream *stream, struct replay_point *out)
 {
 	out->last_ns = 0;
 	out->launches = 0;
+	out->waits = 0;
 	for (unsigned i = 0; i < REPLAY_LANES; i++) {
 		struct lane *lane = &stream->lanes[i];
 
@@ -113,6 +115,7 @@ static void take_point(struct meter_stream *stream, struct replay_point *out)
 		out->cost_ns[i] = __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE);
 		out->last_ns = most(out->last_ns,
 				    __atomic_load_n(&lane->last_ns, __ATOMIC_RELAXED));
+		out->waits += __atomic_load_n(&lane->waits, __ATOMIC_RELAXED);
 		out->launches += __atomic_load_n(&lane->launches, __ATOMIC_RELAXED);
 	}
 }
@@ -235,13 +238,19 @@ static bool is_alone(struct meter *meter, const struct meter_stream *stream, int
 	return true;
 }
 
+/* When work had ended. */
+struct end {
+	int64_t ns;
+	bool is_exact; /* not before */
+};
+
 /*
- * Everything up to `point` had ended at end_ns: lays it out, debits what is newly busy, and then takes
+ * Everything up to `point` had ended at `end`: lays it out, debits what is newly busy, and then takes
  * off what was predicted for it; in that order, so that the bucket keeps what it was filled with
  * meanwhile. lock held.
  */
 static void settle(struct meter *meter, struct meter_stream *stream,
-		   const struct replay_point *point, bool is_exact, int64_t end_ns, int64_t now_ns)
+		   const struct replay_point *point, const struct end *end, int64_t now_ns)
 {
 	struct replay replay = { .lanes = stream->lanes,
 				 .ring = &meter->pace.device->ring,
@@ -249,13 +258,16 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .is_alone = is_alone(meter, stream, now_ns) };
 	struct replay_result done;
 
-	done = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
+	done = replay_run(&replay, point, end->is_exact, end->ns, point->launches - stream->settled,
 			  &stream->balance_ns);
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
 	/* What others made busy meanwhile says nothing of streams side by side. */
 	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
+	late_settle(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns,
+		    point->waits != stream->settled_waits);
+	stream->settled_waits = point->waits;
 	pace_debit(&meter->pace, share_pct(meter), done.busy_ns, now_ns);
 	pace_settle(&meter->pace, done.cost_ns);
 	pace_unfinished(&meter->pace, -stream->unfinished_ns);
@@ -317,7 +329,10 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	means_learn(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
+	if (means_may_wait(marker->work))
+		means_learn_least(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
+	else
+		means_learn(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
 }
 
 /* lock held. */
@@ -327,11 +342,13 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 {
 	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
 	/* One that came late and ran at once says only that all had ended by then. */
-	bool is_exact = marker->kind == METER_AFTER ||
-			(marker->kind != METER_START && at_ns > marker->submit_ns + IDLE_SLACK_NS);
+	struct end end = { .ns = at_ns,
+			   .is_exact = marker->kind == METER_AFTER ||
+				       (marker->kind != METER_START &&
+					at_ns > marker->submit_ns + IDLE_SLACK_NS) };
 
-	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
-	stream->is_end_exact = is_exact;
+	settle(meter, stream, &marker->point, &end, seen_ns);
+	stream->is_end_exact = end.is_exact;
 	if (marker->kind == METER_AFTER)
 		learn_launch(meter, stream, marker, clock, at_ns, seen_ns);
 	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;
@@ -437,9 +454,11 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 	bool has_waited = now_ns - begin_ns > WAITED_NS;
 	bool is_polled = stream->unready_ns > 0 && now_ns - stream->unready_ns < POLLED_NS;
 
+	struct end end = { .ns = has_waited ? now_ns - meter->wake_ns : now_ns,
+			   .is_exact = has_waited || is_polled };
+
 	if (has_unmeasured(stream, point)) {
-		settle(meter, stream, point, has_waited || is_polled,
-		       has_waited ? now_ns - meter->wake_ns : now_ns, now_ns);
+		settle(meter, stream, point, &end, now_ns);
 		stream->is_end_exact = false;
 		want_start(meter, stream, now_ns);
 	} else if (has_waited && stream->is_end_exact && stream->end_ns > begin_ns) {
@@ -532,10 +551,11 @@ void marker_point_unready(struct meter *meter, const struct marker_point *point,
 
 void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
+	struct end end = { .ns = now_ns };
 	struct replay_point point;
 
 	take_point(stream, &point);
-	settle(meter, stream, &point, false, now_ns, now_ns);
+	settle(meter, stream, &point, &end, now_ns);
 	for (; stream->first != stream->next; stream->first++) {
 		struct means_entry *work = stream->markers[stream->first % METER_MARKERS].work;
 

@@ -2,11 +2,19 @@
 
 /* Above that many samples each new one counts one in so many. */
 enum { WINDOW = 64 };
+/* Of work that may wait a shorter one counts one in so many, a longer one in so many. */
+enum { LEAST_DOWN = 4, LEAST_UP = 64 };
+
+static int64_t at_most(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
 
 static void begin(struct means_entry *entry)
 {
 	__atomic_store_n(&entry->samples, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->may_wait, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->mean_ns, MEANS_UNKNOWN_NS, __ATOMIC_RELAXED);
 }
 
@@ -41,6 +49,14 @@ struct means_entry *means_find_slow(struct means *means, uint64_t key)
 	return victim;
 }
 
+static void learned(struct means_entry *entry, int64_t mean_ns, uint32_t samples)
+{
+	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
+	if (samples < UINT32_MAX)
+		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+}
+
 void means_learn(struct means_entry *entry, int64_t ns)
 {
 	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
@@ -49,11 +65,21 @@ void means_learn(struct means_entry *entry, int64_t ns)
 
 	if (samples == 0)
 		mean_ns = 0;
-	mean_ns += (ns - mean_ns) / weight;
-	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
-	if (samples < UINT32_MAX)
-		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+	learned(entry, mean_ns + (ns - mean_ns) / weight, samples);
+}
+
+void means_learn_least(struct means_entry *entry, int64_t ns)
+{
+	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
+	int64_t mean_ns = __atomic_load_n(&entry->mean_ns, __ATOMIC_RELAXED);
+
+	if (samples == 0 || ns < mean_ns / 2)
+		mean_ns = ns;
+	else if (ns < mean_ns)
+		mean_ns -= (mean_ns - ns) / LEAST_DOWN;
+	else
+		mean_ns += at_most(ns - mean_ns, mean_ns) / LEAST_UP;
+	learned(entry, mean_ns, samples);
 }
 
 void means_forget(struct means *means, uint64_t key)

@@ -18,7 +18,8 @@ struct means_entry {
 	uint64_t key;     /* atomic: set once, replaced when the neighbourhood is full */
 	int64_t mean_ns;  /* atomic; meter.lock writes */
 	uint32_t samples; /* atomic; meter.lock writes; 0 = unknown */
-	uint32_t reserved;
+	/* Atomic: it may wait for kernels elsewhere. Said anew of an unknown kind. */
+	uint32_t may_wait;
 	int64_t pending_ns; /* atomic: when the one unmeasured launch of an unknown kind was; 0 none */
 };
 
@@ -55,8 +56,16 @@ static inline bool means_is_known(const struct means_entry *entry)
 	return __atomic_load_n(&entry->samples, __ATOMIC_RELAXED) != 0;
 }
 
+static inline bool means_may_wait(const struct means_entry *entry)
+{
+	return __atomic_load_n(&entry->may_wait, __ATOMIC_RELAXED) != 0;
+}
+
 /* One launch of this kind took `ns`. One caller at a time (meter.lock). */
 void means_learn(struct means_entry *entry, int64_t ns);
+
+/* As that, of work that may wait: for what it takes when it does not. Down at once, up slowly. */
+void means_learn_least(struct means_entry *entry, int64_t ns);
 
 /* The handle behind the key is gone and may come again as something else. */
 void means_forget(struct means *means, uint64_t key);

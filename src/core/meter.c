@@ -197,6 +197,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 			thread->held_from_ns = now_ns;
 		return PACE_INFLIGHT;
 	}
+	thread->hold.is_linked = __atomic_load_n(&meter->is_linked, __ATOMIC_RELAXED);
 	thread->hold.is_crowded = marker_is_crowded(meter, now_ns);
 	pace_ask(&meter->pace, terms, &thread->hold, cost_ns, now_ns, &answer);
 	*out_until_ns = answer.until_ns;
@@ -215,11 +216,11 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 	__atomic_store_n(&meter->is_tight,
 			 terms->share_pct < PACE_NO_LIMIT_PCT && answer.grant_ns < PACE_GRANT_NS,
 			 __ATOMIC_RELAXED);
-	if (!is_known) {
+	if (!is_known)
 		__atomic_store_n(&work->pending_ns, now_ns, __ATOMIC_RELAXED);
-		if (lane)
-			lane->wants_pair = true;
-	}
+	if (lane && (!is_known || means_may_wait(work)))
+		lane->wants_pair = true;
+	thread->may_wait = means_may_wait(work);
 	thread->grant_ns = answer.grant_ns - cost_ns;
 	thread->cost_ns = cost_ns;
 	return PACE_GO;
@@ -251,6 +252,9 @@ bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *l
 	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
 
 	lane->wants_pair = false;
+	/* The launch of a pair may be one that waits; it was admitted by the slow way. */
+	if (is_after && thread->may_wait)
+		__atomic_store_n(&lane->waits, lane->waits + 1, __ATOMIC_RELAXED);
 	if (now_ns >= lane->due_ns) {
 		int64_t span_ns = __atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) ?
 					  PAIR_TIGHT_NS :

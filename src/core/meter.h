@@ -58,11 +58,12 @@ struct meter_stream {
 	uint64_t context;
 	uint32_t life; /* raised each time the place is given to another stream */
 	bool is_end_exact;
-	int64_t end_ns;        /* up to here everything was measured */
-	uint32_t settled;      /* launches that were measured */
-	int64_t balance_ns;    /* core/replay.h */
-	bool has_before;       /* the marker that was read last is a METER_BEFORE */
-	int64_t before_gpu_ns; /* and ran then */
+	int64_t end_ns;         /* up to here everything was measured */
+	uint32_t settled;       /* launches that were measured */
+	uint32_t settled_waits; /* of them, such as may wait */
+	int64_t balance_ns;     /* core/replay.h */
+	bool has_before;        /* the marker that was read last is a METER_BEFORE */
+	int64_t before_gpu_ns;  /* and ran then */
 	uint32_t before_launches;
 	bool was_idle;      /* at that marker */
 	int64_t running_ns; /* up to here work that has not ended is debited */
@@ -88,6 +89,7 @@ struct meter {
 	int64_t crowded_ns; /* atomic: when another process was last seen to use the device */
 	int64_t wake_ns;    /* lock: from an end to the return of a call that waited for it */
 	int64_t event_ns; /* lock: what an event takes the device; it runs that much after the work */
+	bool is_linked;   /* atomic: its kernels may wait for kernels elsewhere; never cleared */
 	struct means means;
 	struct meter_context contexts[METER_CONTEXTS]; /* lock */
 	unsigned used;                                 /* lock: streams 0..used-1 have been taken */
@@ -101,7 +103,8 @@ struct meter_thread {
 	int64_t cost_ns;      /* of the launch admitted last */
 	uint32_t attention;   /* atomic: somebody wants it to ask again */
 	uint32_t random;
-	uint64_t id; /* not 0 */
+	bool may_wait; /* the launch that was admitted last by the slow way */
+	uint64_t id;   /* not 0 */
 	struct lane *lanes[METER_THREAD_LANES];
 	struct pace_hold hold;
 };
@@ -143,6 +146,7 @@ static inline bool meter_admit_fast(struct meter_thread *thread, const struct me
 	int64_t cost_ns = means_cost_ns(work);
 
 	if (__builtin_expect(cost_ns > thread->grant_ns || !means_is_known(work) ||
+				     means_may_wait(work) ||
 				     __atomic_load_n(&thread->attention, __ATOMIC_RELAXED),
 			     0))
 		return false;

@@ -1,23 +1,22 @@
 #include "core/pace.h"
 
 #include "base/clock.h"
-#include "base/pair.h"
+#include "core/pace_bucket.h"
+#include "core/pace_meet.h"
 #include "core/pace_turn.h"
 #include "shm/busy_ring.h"
 
 #define PERCENT 100
-#define CAP_SPAN_NS (50 * NSEC_PER_MSEC)
-#define CAP_NS (5 * NSEC_PER_MSEC)
 /* A second that is spent is looked at again after this. */
 #define SPENT_LOOK_NS NSEC_PER_MSEC
-/* Words of another age or another's fault are read as no more than this: an hour of the GPU. */
-#define WORD_NS (3600 * NSEC_PER_SEC)
 /* A hold for what is in flight looks so often, and lets through after so long without progress. */
 #define LOOK_NS (50 * NSEC_PER_USEC)
 #define PATIENCE_NS (20 * NSEC_PER_MSEC)
 #define ASKED_LOOK_NS (100 * NSEC_PER_MSEC)
 /* Each further launch that is let through without progress in between waits four times as long. */
 enum { PATIENCE_SHIFT = 2, LETS_MOST = 5, LET_BITS = 8, RACES_MOST = 4 };
+/* pace_slot.overlap: its parts are in so many ns, and halved above so much. */
+enum { OVERLAP_UNIT_NS = 64, OVERLAP_SPAN = 300000 };
 
 static struct pace_slot *own(struct pace *pace)
 {
@@ -34,146 +33,12 @@ static int64_t at_least(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-static int64_t word_ns(const uint64_t *word)
-{
-	uint64_t ns = __atomic_load_n(word, __ATOMIC_RELAXED);
-
-	return ns <= (uint64_t)WORD_NS ? (int64_t)ns : 0;
-}
-
-int64_t pace_cap_ns(uint32_t share_pct)
-{
-	return at_most(CAP_SPAN_NS * share_pct / PERCENT, CAP_NS);
-}
-
-/* What a tenant that was idle may save beyond that: all that 50 ms of its share can be over. */
-static int64_t saving_ns(uint32_t share_pct)
-{
-	return CAP_SPAN_NS * share_pct / PERCENT * (PERCENT - share_pct) / PERCENT;
-}
-
-/* The words of `active` that there are. */
-#define WORDS_MASK ((UINT64_C(1) << PACE_SLOTS / 64) - 1)
-
-/* What all slots have in flight. */
-struct flight {
-	int64_t predicted_ns;
-	int64_t unmeasured_ns; /* predicted; of what runs longer, as much again as it has run */
-	int64_t unfinished_ns; /* of it, debited already */
-};
-
-/* The ratio is kept as its parts: busy time above, cost below, both in 64 ns. */
-enum { OVERLAP_BITS = 32, OVERLAP_UNIT_NS = 64, OVERLAP_SPAN = 300000, OVERLAP_LEAST_PART = 64 };
-
-/* busy of cost, as a 1024th, from a 64th to the whole. */
-static int64_t overlap_of(const struct pace_slot *slot)
-{
-	uint64_t word = __atomic_load_n(&slot->overlap, __ATOMIC_RELAXED);
-	uint64_t busy = word >> OVERLAP_BITS, cost = word & UINT32_MAX;
-
-	if (cost == 0 || busy >= cost)
-		return 1024;
-	return at_least((int64_t)(busy * 1024 / cost), 1024 / OVERLAP_LEAST_PART);
-}
-
-static int64_t overlapped_ns(const struct pace_slot *slot)
-{
-	return word_ns(&slot->unmeasured_ns) * overlap_of(slot) / 1024;
-}
-
-static struct flight in_flight(struct pace *pace)
-{
-	struct pace_device *device = pace->device;
-	uint64_t words = __atomic_load_n(&device->active_words, __ATOMIC_ACQUIRE) & WORDS_MASK;
-	struct flight flight = { 0, 0, 0 };
-
-	for (; words; words &= words - 1) {
-		unsigned i = (unsigned)__builtin_ctzll(words);
-		uint64_t bits = __atomic_load_n(&device->active[i], __ATOMIC_ACQUIRE);
-
-		for (; bits; bits &= bits - 1) {
-			struct pace_slot *slot =
-				&device->slots[i * 64 + (unsigned)__builtin_ctzll(bits)];
-			int64_t unfinished_ns = word_ns(&slot->unfinished_ns);
-			int64_t predicted_ns = overlapped_ns(slot);
-
-			flight.unfinished_ns += unfinished_ns;
-			flight.predicted_ns += predicted_ns;
-			flight.unmeasured_ns += unfinished_ns > predicted_ns ? 2 * unfinished_ns :
-									       predicted_ns;
-		}
-	}
-	return flight;
-}
-
-/*
- * Fills the bucket up to now, as far as cap_ns, and takes debit_ns out. Returns the level in
- * ns x percent. What is in it beyond cap_ns stays, up to the savings. While work is in flight the bucket
- * may hold its time above the cap: it is spent already.
- */
-static int64_t change_level(struct pace *pace, uint32_t share_pct, int64_t cap_ns, int64_t debit_ns,
-			    int64_t now_ns)
-{
-	struct pair *at = (struct pair *)&pace->device->level_pct_ns;
-	int64_t cap = cap_ns * PERCENT, least = -WORD_NS * PERCENT, level, filled_ns;
-	int64_t most = cap + saving_ns(share_pct) * PERCENT;
-	struct pair old = pair_load(at), new;
-
-	do {
-		level = at_most(at_least((int64_t)old.first, least), most);
-		filled_ns = (int64_t)old.second;
-		/* From the future: the machine was started anew. A moment ahead is another's clock. */
-		if (filled_ns > now_ns + NSEC_PER_SEC || filled_ns < 0)
-			filled_ns = now_ns;
-		if (now_ns > filled_ns) {
-			level = at_least(level,
-					 at_most(cap, level + at_most(now_ns - filled_ns, WORD_NS) *
-								      share_pct));
-			filled_ns = now_ns;
-		}
-		level -= debit_ns * PERCENT;
-		new.first = (uint64_t)level;
-		new.second = (uint64_t)filled_ns;
-	} while (!pair_cas(at, &old, new));
-	return level;
-}
-
 int64_t pace_level_ns(struct pace *pace, uint32_t share_pct, int64_t now_ns)
 {
-	struct flight flight = in_flight(pace);
+	int64_t cap_ns = pace_cap_ns(share_pct) + pace_bucket_flight(pace).unmeasured_ns;
 
-	return change_level(pace, share_pct, pace_cap_ns(share_pct) + flight.unmeasured_ns, 0,
-			    now_ns) /
-	       PERCENT;
-}
-
-static void add(uint64_t *word, int64_t ns)
-{
-	__atomic_fetch_add(word, (uint64_t)ns, __ATOMIC_RELAXED);
-}
-
-/* Takes off, and stops at 0: a word that was cleared meanwhile stays so. */
-static void take(uint64_t *word, int64_t ns)
-{
-	uint64_t have = __atomic_load_n(word, __ATOMIC_RELAXED), left;
-
-	do {
-		left = have > (uint64_t)ns && have <= (uint64_t)WORD_NS ? have - (uint64_t)ns : 0;
-	} while (!__atomic_compare_exchange_n(word, &have, left, true, __ATOMIC_RELAXED,
-					      __ATOMIC_RELAXED));
-}
-
-/* The bit stands before anything is in the slot's words. */
-static void mark_active(struct pace *pace)
-{
-	uint64_t bit = UINT64_C(1) << pace->slot % 64;
-	uint64_t *word = &pace->device->active[pace->slot / 64];
-
-	if (__atomic_load_n(word, __ATOMIC_RELAXED) & bit)
-		return;
-	__atomic_fetch_or(&pace->device->active_words, UINT64_C(1) << pace->slot / 64,
-			  __ATOMIC_RELEASE);
-	__atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
+	return pace_bucket_without_late(
+		pace, pace_bucket_change(pace, share_pct, cap_ns, 0, now_ns) / PERCENT, cap_ns);
 }
 
 /*
@@ -184,12 +49,13 @@ static bool take_grant(struct pace *pace, int64_t have_ns, int64_t seen_ns, int6
 {
 	int64_t others_ns;
 
-	mark_active(pace);
+	pace_bucket_mark(pace);
 	__atomic_fetch_add(&own(pace)->unmeasured_ns, (uint64_t)grant_ns, __ATOMIC_SEQ_CST);
-	others_ns = in_flight(pace).unmeasured_ns - grant_ns * overlap_of(own(pace)) / 1024;
+	others_ns = pace_bucket_flight(pace).unmeasured_ns -
+		    grant_ns * pace_bucket_overlap(own(pace)) / 1024;
 	if (others_ns <= seen_ns || others_ns <= have_ns)
 		return true;
-	take(&own(pace)->unmeasured_ns, grant_ns);
+	pace_bucket_take(&own(pace)->unmeasured_ns, grant_ns);
 	return false;
 }
 
@@ -219,11 +85,9 @@ static void answer_wait(struct pace *pace, struct pace_hold *hold, enum pace_rea
 static void hold_debt(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
 		      int64_t debt_ns, int64_t now_ns, struct pace_answer *out)
 {
-	debt_ns += at_most(PACE_BURST_NS, pace_cap_ns(terms->share_pct) / 2);
 	if (hold->reason != PACE_DEBT || hold->share_pct != terms->share_pct ||
 	    now_ns >= hold->wake_ns)
-		hold->wake_ns = now_ns +
-				(debt_ns * PERCENT + terms->share_pct - 1) / terms->share_pct;
+		hold->wake_ns = now_ns + pace_bucket_paid_after_ns(terms->share_pct, debt_ns);
 	hold->share_pct = terms->share_pct;
 	answer_wait(pace, hold, PACE_DEBT, at_most(hold->wake_ns, now_ns + ASKED_LOOK_NS), now_ns,
 		    out);
@@ -281,26 +145,12 @@ static bool is_second_spent(struct pace *pace, uint32_t share_pct, int64_t unmea
 		return false;
 	/* Busy time grows no faster than the clock: what was read is good for as long as it leaves. */
 	if (now_ns >= read_ns && now_ns - read_ns < left_ns &&
-	    word_ns(&device->second_busy_ns) <= left_ns - (now_ns - read_ns))
+	    pace_bucket_word_ns(&device->second_busy_ns) <= left_ns - (now_ns - read_ns))
 		return false;
 	busy_ns = busy_ring_busy_ns(&device->ring, now_ns - NSEC_PER_SEC, now_ns);
 	__atomic_store_n(&device->second_busy_ns, (uint64_t)busy_ns, __ATOMIC_RELAXED);
 	__atomic_store_n(&device->second_ns, (uint64_t)now_ns, __ATOMIC_RELAXED);
 	return busy_ns > left_ns;
-}
-
-/* Fills the bucket for a thread that asks. One that asks anew may find savings. */
-static int64_t fill(struct pace *pace, uint32_t share_pct, const struct flight *flight,
-		    bool is_held, int64_t now_ns)
-{
-	int64_t cap_ns = pace_cap_ns(share_pct) + flight->unmeasured_ns;
-	int64_t level_ns = change_level(pace, share_pct,
-					cap_ns + (is_held ? 0 : saving_ns(share_pct)), 0, now_ns) /
-			   PERCENT;
-
-	if (level_ns > cap_ns)
-		__atomic_store_n(&pace->device->saved_ns, (uint64_t)now_ns, __ATOMIC_RELAXED);
-	return level_ns + flight->unfinished_ns;
 }
 
 /*
@@ -322,8 +172,8 @@ static void answer_go(int64_t grant_ns, struct pace_answer *out)
  * beside what is in flight.
  */
 static bool is_others_turn(struct pace *pace, uint32_t share_pct, struct pace_hold *hold,
-			   const struct flight *flight, int64_t *inout_spare_ns, int64_t now_ns,
-			   struct pace_answer *out)
+			   const struct pace_flight *flight, int64_t *inout_spare_ns,
+			   int64_t now_ns, struct pace_answer *out)
 {
 	int64_t end_ns = pace_turn_before_ns(pace, hold->from_ns, now_ns);
 	bool was_held = hold->reason != PACE_GO;
@@ -341,24 +191,31 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 	      int64_t cost_ns, int64_t now_ns, struct pace_answer *out_answer)
 {
 	uint32_t share_pct = terms->share_pct;
-	int64_t deadline_ns = 0, spare_ns = 0;
+	int64_t deadline_ns = 0, spare_ns = 0, meet_ns;
 
 	if (terms->is_blocked) {
 		answer_hold(hold, PACE_ASKED, now_ns + ASKED_LOOK_NS, now_ns, out_answer);
 		return;
 	}
 	if (share_pct == 0 || share_pct >= PACE_NO_LIMIT_PCT) {
-		mark_active(pace);
-		add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_MOST_NS));
+		pace_bucket_mark(pace);
+		pace_bucket_add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_MOST_NS));
 		answer_go(at_least(cost_ns, PACE_GRANT_MOST_NS), out_answer);
 		return;
 	}
 	for (int races = 0; races < RACES_MOST; races++) {
-		struct flight flight = in_flight(pace);
-		int64_t have_ns = fill(pace, share_pct, &flight, hold->reason != PACE_GO, now_ns);
+		struct pace_flight flight = pace_bucket_flight(pace);
+		int64_t have_ns = pace_bucket_fill(pace, share_pct, &flight,
+						   hold->reason != PACE_GO, now_ns);
 
 		if (have_ns < 0) {
 			hold_debt(pace, terms, hold, -have_ns, now_ns, out_answer);
+			return;
+		}
+		meet_ns = pace_meet_until_ns(pace, terms, hold, &have_ns, now_ns);
+		if (meet_ns) {
+			answer_hold(hold, PACE_DEBT, at_most(meet_ns, now_ns + ASKED_LOOK_NS),
+				    now_ns, out_answer);
 			return;
 		}
 		if (is_second_spent(pace, share_pct, flight.unmeasured_ns, now_ns)) {
@@ -384,8 +241,8 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			continue;
 		}
 		if (let_through(pace, hold, flight.predicted_ns, now_ns, &deadline_ns)) {
-			mark_active(pace);
-			add(&own(pace)->unmeasured_ns, cost_ns);
+			pace_bucket_mark(pace);
+			pace_bucket_add(&own(pace)->unmeasured_ns, cost_ns);
 			pace_turn_go(pace);
 			answer_go(cost_ns, out_answer);
 			return;
@@ -400,7 +257,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 void pace_settle(struct pace *pace, int64_t ns)
 {
 	if (ns > 0)
-		take(&own(pace)->unmeasured_ns, ns);
+		pace_bucket_take(&own(pace)->unmeasured_ns, ns);
 }
 
 /* The second under way, and what was busy in the one before it. One thread moves it on. */
@@ -430,28 +287,41 @@ void pace_debit(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_n
 	count_second(own(pace), now_ns);
 	if (ns <= 0)
 		return;
-	add(&own(pace)->busy_ns, ns);
+	pace_bucket_add(&own(pace)->busy_ns, ns);
 	if (share_pct > 0 && share_pct < PACE_NO_LIMIT_PCT)
-		change_level(pace, share_pct,
-			     pace_cap_ns(share_pct) + saving_ns(share_pct) +
-				     in_flight(pace).unmeasured_ns,
-			     ns, now_ns);
+		pace_bucket_change(pace, share_pct,
+				   pace_cap_ns(share_pct) + pace_bucket_saving_ns(share_pct) +
+					   pace_bucket_flight(pace).unmeasured_ns,
+				   ns, now_ns);
 }
 
 void pace_unfinished(struct pace *pace, int64_t ns)
 {
 	if (ns > 0) {
-		mark_active(pace);
-		add(&own(pace)->unfinished_ns, ns);
+		pace_bucket_mark(pace);
+		pace_bucket_add(&own(pace)->unfinished_ns, ns);
 	} else if (ns < 0) {
-		take(&own(pace)->unfinished_ns, -ns);
+		pace_bucket_take(&own(pace)->unfinished_ns, -ns);
 	}
+}
+
+void pace_late(struct pace *pace, int64_t ns)
+{
+	if (ns > 0)
+		pace_bucket_add(&pace->device->late_ns, ns);
+	else if (ns < 0)
+		pace_bucket_take(&pace->device->late_ns, -ns);
+}
+
+int64_t pace_late_ns(const struct pace *pace)
+{
+	return pace_bucket_word_ns(&pace->device->late_ns);
 }
 
 void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns)
 {
 	uint64_t *word = &own(pace)->overlap, old = __atomic_load_n(word, __ATOMIC_RELAXED);
-	uint64_t busy = old >> OVERLAP_BITS, cost = old & UINT32_MAX;
+	uint64_t busy = old >> PACE_BUCKET_OVERLAP_BITS, cost = old & UINT32_MAX;
 
 	/* The caller's lock orders its own; another process has another slot. */
 	busy += (uint64_t)at_least(busy_ns, 0) / OVERLAP_UNIT_NS;
@@ -462,7 +332,7 @@ void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns)
 	}
 	if (busy > UINT32_MAX)
 		busy = UINT32_MAX;
-	__atomic_store_n(word, busy << OVERLAP_BITS | cost, __ATOMIC_RELAXED);
+	__atomic_store_n(word, busy << PACE_BUCKET_OVERLAP_BITS | cost, __ATOMIC_RELAXED);
 }
 
 unsigned pace_processes(const struct pace *pace)
@@ -478,7 +348,7 @@ unsigned pace_processes(const struct pace *pace)
 bool pace_is_alone(const struct pace *pace)
 {
 	uint64_t words = __atomic_load_n(&pace->device->active_words, __ATOMIC_ACQUIRE) &
-			 WORDS_MASK;
+			 PACE_BUCKET_WORDS;
 
 	for (; words; words &= words - 1) {
 		unsigned i = (unsigned)__builtin_ctzll(words);
@@ -488,7 +358,7 @@ bool pace_is_alone(const struct pace *pace)
 			unsigned slot = i * 64 + (unsigned)__builtin_ctzll(bits);
 
 			if (slot != pace->slot &&
-			    word_ns(&pace->device->slots[slot].unmeasured_ns) > 0)
+			    pace_bucket_word_ns(&pace->device->slots[slot].unmeasured_ns) > 0)
 				return false;
 		}
 	}
@@ -508,7 +378,7 @@ bool pace_has_let(const struct pace *pace, int64_t since_ns)
 void pace_held(struct pace *pace, int64_t ns)
 {
 	if (ns > 0)
-		add(&own(pace)->held_ns, ns);
+		pace_bucket_add(&own(pace)->held_ns, ns);
 }
 
 void pace_change(struct pace *pace)

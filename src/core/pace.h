@@ -40,6 +40,8 @@ enum { PACE_NO_LIMIT_PCT = 100 };
 struct pace {
 	struct pace_device *device;
 	unsigned slot;
+	struct pace_device *all; /* the tenant's devices, `device` is one of them */
+	unsigned count;
 };
 
 /* One thread's hold. Zero before the first question of a launch; its thread's alone. */
@@ -49,7 +51,10 @@ struct pace_hold {
 	int64_t from_ns;    /* when it began, 0: not held */
 	int64_t since_ns;   /* when it began for this reason */
 	int64_t wake_ns;    /* end of a debt hold, fixed when it began */
+	int64_t meet_ns;    /* end of the wait for what other devices owe, likewise */
 	bool is_crowded;    /* the caller's: other processes use the device */
+	bool is_linked;     /* the caller's: its kernels may wait for those of other devices */
+	bool has_met;       /* it was held for what other devices owe */
 };
 
 struct pace_answer {
@@ -81,6 +86,15 @@ void pace_debit(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_n
  * is reckoned without it: a kernel that waits for a held launch must not put that launch off.
  */
 void pace_unfinished(struct pace *pace, int64_t ns);
+
+/*
+ * Of what was debited, `ns` more (less, when negative) need not be paid at once: a debt is reckoned
+ * without it, and what the bucket is filled with beyond what it may hold pays for it.
+ */
+void pace_late(struct pace *pace, int64_t ns);
+
+/* How much of that there is. */
+int64_t pace_late_ns(const struct pace *pace);
 
 /*
  * Work predicted to take cost_ns made the device busy for busy_ns more. Where streams run side by side

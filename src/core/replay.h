@@ -21,6 +21,7 @@ struct replay_point {
 	uint64_t cost_ns[REPLAY_LANES];
 	int64_t last_ns;   /* submission of the last launch */
 	uint32_t launches; /* of all lanes */
+	uint32_t waits;    /* of them, such as may wait for kernels elsewhere */
 };
 
 struct replay {

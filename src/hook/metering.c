@@ -74,7 +74,10 @@ static struct meter *make(struct dev dev)
 	if (m == MAP_FAILED)
 		return NULL;
 	pthread_mutex_init(&meter->lock, NULL);
-	meter->pace = (struct pace){ pace_of(dev), quota_slot() };
+	meter->pace = (struct pace){ .device = pace_of(dev),
+				     .slot = quota_slot(),
+				     .all = pace_of((struct dev){ 0 }),
+				     .count = RATION_DEVICES };
 	return meter;
 }
 

@@ -10,6 +10,7 @@
 #include "drv/gpu_event.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "hook/collective.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
 #include "hook/stream_key.h"
@@ -348,7 +349,7 @@ static void keep(const struct work *w, const struct place *p)
 	    at->lane == w->lane && at->entry == w->entry &&
 	    at->is_per_thread == w->call.is_per_thread && at->stream == w->call.stream)
 		return;
-	if (!w->lane || !means_is_known(w->entry) || capture_any() ||
+	if (!w->lane || !means_is_known(w->entry) || means_may_wait(w->entry) || capture_any() ||
 	    (function_any() && !function_is_settled(w->call.function)))
 		return;
 	*at = (struct again){ .what = w->call.what,
@@ -363,6 +364,17 @@ static void keep(const struct work *w, const struct place *p)
 			      .entry = w->entry,
 			      .kind = work_call_kind(&w->call),
 			      .meter = w->meter };
+}
+
+/* Work of a kind that was not measured yet: may it wait for work elsewhere? */
+static void look_whether_it_waits(struct work *w)
+{
+	bool is_linked = __atomic_load_n(&w->meter->is_linked, __ATOMIC_RELAXED);
+
+	if (means_may_wait(w->entry) || !collective_may_be(&w->call, is_linked))
+		return;
+	__atomic_store_n(&w->entry->may_wait, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->meter->is_linked, true, __ATOMIC_RELAXED);
 }
 
 /* Holds it, and has it measured. */
@@ -382,6 +394,8 @@ static void begin_metered(struct work *w, struct work_call call)
 	if (p->context)
 		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
+	if (!means_is_known(w->entry))
+		look_whether_it_waits(w);
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
 	if (w->lane && lane_wants_start(w->lane))

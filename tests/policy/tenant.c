@@ -367,7 +367,10 @@ static void init_process(struct tenant *tenant, int index)
 	process->threads = calloc((size_t)tenant->program.threads, sizeof(*process->threads));
 	if (!process->meter || !process->threads)
 		abort();
-	process->meter->pace = (struct pace){ tenant->device, (unsigned)index };
+	process->meter->is_linked = tenant->program.is_linked;
+	process->meter->pace = (struct pace){ tenant->device, (unsigned)index,
+					      tenant->program.devices,
+					      tenant->program.device_count };
 	pthread_mutex_init(&process->meter->lock, NULL);
 	process->own = gpu_stream(tenant->gpu, tenant->program.first + index);
 	process->clock_rate = 1 + DRIFT * (queue_random(queue) * 2 - 1);
@@ -396,7 +399,9 @@ void tenant_init(struct tenant *tenant, struct gpu *gpu, const struct tenant_pro
 	tenant->gpu = gpu;
 	tenant->program = *program;
 	tenant->terms.share_pct = share_pct;
-	if (posix_memalign((void **)&tenant->device, 64, sizeof(*tenant->device)))
+	tenant->device = program->devices ? &program->devices[program->device] : NULL;
+	if (!tenant->device &&
+	    posix_memalign((void **)&tenant->device, 64, sizeof(*tenant->device)))
 		abort();
 	memset(tenant->device, 0, sizeof(*tenant->device));
 	for (int i = 0; i < program->processes; i++)
@@ -409,7 +414,8 @@ void tenant_free(struct tenant *tenant)
 		free(tenant->processes[i].meter);
 		free(tenant->processes[i].threads);
 	}
-	free(tenant->device);
+	if (!tenant->program.devices)
+		free(tenant->device);
 }
 
 void tenant_limit(struct tenant *tenant, uint32_t share_pct)

@@ -32,8 +32,12 @@ struct tenant_program {
 	bool is_blind;  /* waits for nothing, ever, but the driver's queue of 1024 */
 	bool is_serial; /* kernels fill the GPU */
 	bool is_spin;   /* kernels end by the clock */
+	bool is_linked; /* its kernels may wait for kernels elsewhere */
 	double loss;    /* markers that are lost */
 	int first;      /* number of its first process on the GPU */
+	struct pace_device
+		*devices; /* of the whole tenant, this is the first `devices_used`; NULL: alone */
+	unsigned device, device_count;
 };
 
 struct tenant;

@@ -40,7 +40,7 @@ static void modules(void)
 	EXPECT(cuModuleGetFunction(&func, (CUmodule)&module, "fill"), CUDA_ERROR_INVALID_HANDLE);
 	EXPECT(cuModuleGetGlobal_v2(&address, &bytes, module, "x"), CUDA_ERROR_NOT_FOUND);
 	OK(cuModuleGetFunctionCount(&count, module));
-	TRUE(count == 6);
+	TRUE(count == 7);
 	OK(cuModuleEnumerateFunctions(list, count, module));
 	OK(cuModuleUnload(again));
 	OK(cuModuleUnload(module));

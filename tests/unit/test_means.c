@@ -43,6 +43,27 @@ static void the_mean_follows_the_samples(void **state)
 	assert_in_range(means_cost_ns(entry), 1, 100);
 }
 
+static void what_may_wait_goes_for_what_it_takes_without(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	entry->may_wait = 1;
+	/* The first was a wait of a second. */
+	means_learn_least(entry, 1000000000);
+	means_learn_least(entry, 1000);
+	assert_int_equal(means_cost_ns(entry), 1000);
+	for (int i = 0; i < 10; i++)
+		means_learn_least(entry, 1000000000);
+	assert_in_range(means_cost_ns(entry), 1000, 1200);
+	/* It takes longer for good. */
+	for (int i = 0; i < 1000; i++)
+		means_learn_least(entry, 3000);
+	assert_in_range(means_cost_ns(entry), 2900, 3000);
+	means_forget(&means, 7);
+	assert_false(means_may_wait(entry));
+}
+
 static void what_is_gone_is_unknown_again(void **state)
 {
 	struct means_entry *entry = means_find(&means, 7);
@@ -79,6 +100,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(an_unknown_kind_costs_a_millisecond, setup),
 		cmocka_unit_test_setup(the_mean_follows_the_samples, setup),
+		cmocka_unit_test_setup(what_may_wait_goes_for_what_it_takes_without, setup),
 		cmocka_unit_test_setup(what_is_gone_is_unknown_again, setup),
 		cmocka_unit_test_setup(a_full_table_gives_the_least_measured_away, setup),
 	};

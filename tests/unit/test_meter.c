@@ -24,7 +24,7 @@ static int setup(void **state)
 	meter = calloc(1, sizeof(*meter));
 	assert_non_null(meter);
 	memset(&device, 0, sizeof(device));
-	meter->pace = (struct pace){ &device, 2 };
+	meter->pace = (struct pace){ .device = &device, .slot = 2 };
 	pthread_mutex_init(&meter->lock, NULL);
 	thread = (struct meter_thread){ .id = 1 };
 	second = (struct meter_thread){ .id = 2 };

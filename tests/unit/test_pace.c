@@ -11,7 +11,8 @@
 #define MSEC NSEC_PER_MSEC
 
 static struct pace_device device;
-static struct pace pace = { &device, 5 }, other = { &device, 700 };
+static struct pace pace = { .device = &device, .slot = 5 },
+		   other = { .device = &device, .slot = 700 };
 static struct pace_terms half = { .share_pct = 50 };
 static struct pace_hold hold;
 static struct pace_answer answer;
@@ -82,6 +83,71 @@ static void debt_is_kept_and_only_time_pays_it(void **state)
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 350 * MSEC), PACE_DEBT);
 	assert_int_equal(answer.until_ns, NOW_NS + 400 * MSEC + burst_ns(50));
 	assert_int_equal(ask(&pace, 1000, NOW_NS + 400 * MSEC), PACE_GO);
+}
+
+/* The bucket has its debt, but nobody is held for what is late of it. */
+static void what_is_late_holds_nobody(void **state)
+{
+	(void)state;
+	set_level(-NSEC_PER_SEC);
+	pace_late(&pace, NSEC_PER_SEC);
+	assert_int_equal(pace_late_ns(&pace), NSEC_PER_SEC);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_GO);
+	assert_int_equal(device.level_pct_ns, -NSEC_PER_SEC * 100);
+	pace_settle(&pace, answer.grant_ns);
+	/* Half of it comes due. */
+	pace_late(&pace, -NSEC_PER_SEC / 2);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_DEBT);
+	assert_int_equal(hold.wake_ns, NOW_NS + NSEC_PER_SEC + burst_ns(50));
+}
+
+/* Time pays for it once the bucket is full, and it is never more than the debt and the bucket. */
+static void time_pays_what_is_late(void **state)
+{
+	(void)state;
+	set_level(-NSEC_PER_SEC);
+	pace_late(&pace, NSEC_PER_SEC);
+	assert_int_equal(pace_level_ns(&pace, 50, NOW_NS), 0);
+	assert_int_equal(pace_level_ns(&pace, 50, NOW_NS + NSEC_PER_SEC), 5 * MSEC);
+	assert_int_equal(pace_late_ns(&pace), NSEC_PER_SEC / 2 + 5 * MSEC);
+	assert_int_equal(pace_level_ns(&pace, 50, NOW_NS + 3 * NSEC_PER_SEC), 5 * MSEC);
+	assert_int_equal(pace_late_ns(&pace), 0);
+	/* What was never debited is no credit. */
+	pace_late(&pace, NSEC_PER_SEC);
+	assert_int_equal(pace_level_ns(&pace, 50, NOW_NS + 3 * NSEC_PER_SEC), 5 * MSEC);
+	assert_int_equal(pace_late_ns(&pace), 0);
+}
+
+/* Two devices with kernels that wait for each other: who owes nothing waits, but only once. */
+static void linked_processes_wait_for_each_others_debt(void **state)
+{
+	static struct pace_device devices[3];
+	struct pace first = { .device = &devices[0], .slot = 1, .all = devices, .count = 3 };
+	struct pace second = { .device = &devices[1], .slot = 2, .all = devices, .count = 3 };
+
+	(void)state;
+	memset(devices, 0, sizeof(devices));
+	hold.is_linked = true;
+	for (int i = 0; i < 2; i++) {
+		devices[i].level_pct_ns = 4 * MSEC * 100;
+		devices[i].filled_ns = NOW_NS;
+	}
+	/* The third is not linked. */
+	devices[2].level_pct_ns = -NSEC_PER_SEC * 100;
+	devices[2].filled_ns = NOW_NS;
+	devices[2].share_pct = 50;
+	assert_int_equal(ask(&second, 100000, NOW_NS), PACE_GO);
+	pace_settle(&second, answer.grant_ns);
+	devices[1].level_pct_ns = -100 * MSEC * 100;
+	hold.is_linked = true;
+	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_DEBT);
+	assert_int_equal(hold.meet_ns, NOW_NS + 200 * MSEC + burst_ns(50));
+	/* What it owes later is not waited for. */
+	devices[1].level_pct_ns = -200 * MSEC * 100;
+	assert_int_equal(ask(&first, 100000, NOW_NS + 150 * MSEC), PACE_DEBT);
+	assert_int_equal(ask(&first, 100000, hold.meet_ns), PACE_GO);
+	/* And an unlinked process waits for nobody. */
+	assert_int_equal(ask(&first, 100000, NOW_NS + 202 * MSEC), PACE_GO);
 }
 
 static void a_change_of_the_limit_moves_the_wake_time(void **state)
@@ -293,7 +359,7 @@ enum { THREADS = 8, ROUNDS = BUILD_SANITIZED ? 2000 : 20000 };
 
 static void *spend(void *arg)
 {
-	struct pace mine = { &device, (unsigned)(uintptr_t)arg };
+	struct pace mine = { .device = &device, .slot = (unsigned)(uintptr_t)arg };
 	struct pace_terms terms = { .share_pct = 50 };
 
 	for (int i = 0; i < ROUNDS; i++) {
@@ -458,6 +524,9 @@ int main(void)
 		cmocka_unit_test_setup(the_cap_is_50_ms_of_the_share_or_5_ms, setup),
 		cmocka_unit_test_setup(it_fills_at_the_share_up_to_the_cap, setup),
 		cmocka_unit_test_setup(debt_is_kept_and_only_time_pays_it, setup),
+		cmocka_unit_test_setup(what_is_late_holds_nobody, setup),
+		cmocka_unit_test_setup(time_pays_what_is_late, setup),
+		cmocka_unit_test_setup(linked_processes_wait_for_each_others_debt, setup),
 		cmocka_unit_test_setup(a_change_of_the_limit_moves_the_wake_time, setup),
 		cmocka_unit_test_setup(beside_others_held_threads_go_in_turns, setup),
 		cmocka_unit_test_setup(processes_take_turns, setup),

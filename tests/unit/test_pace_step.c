@@ -18,7 +18,7 @@ static struct pace_device *device, *left;
 /* All that a process does: asks, submits, is debited while it runs, ends, is held. */
 static void body(void)
 {
-	struct pace mine = { device, 1 };
+	struct pace mine = { .device = device, .slot = 1 };
 	struct pace_terms terms = { .share_pct = 50 };
 	struct pace_hold hold = { .reason = PACE_GO };
 	struct pace_answer answer;
@@ -37,7 +37,7 @@ static void body(void)
 
 static void check_left(long steps)
 {
-	struct pace dead = { left, 1 }, other = { left, 2 };
+	struct pace dead = { .device = left, .slot = 1 }, other = { .device = left, .slot = 2 };
 	struct pace_terms terms = { .share_pct = 50 };
 	struct pace_hold hold = { .reason = PACE_GO };
 	struct pace_answer answer;

@@ -1,0 +1,14 @@
+/*
+ * Kernels that wait for kernels elsewhere (core/late.h), told by their names: those of NCCL,
+ * NVSHMEM, MSCCL++ and the all-reduce kernels of inference servers. What the name says is
+ * believed.
+ */
+#pragma once
+
+#include "hook/work_call.h"
+
+/*
+ * True if this may be one: the kernel, or a graph of a process that has launched such kernels,
+ * which may have some in it. A driver before CUDA 12.3 tells no names. Inside no lock of ours.
+ */
+bool collective_may_be(const struct work_call *call, bool has_launched_some);

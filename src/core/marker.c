@@ -19,22 +19,33 @@
 /* What ends so soon after a launch was let through may have waited for that. */
 #define LET_SPAN_NS (5 * NSEC_PER_MSEC)
 /*
- * A probe of an idle stream that runs later than that waited for another process's turn. Alone on an
- * H200 nineteen of twenty ran within 80 us; to turn to a process takes it 130.
+ * A probe of an idle stream that runs later than that waited for another process's turn. Alone on
+ * an H200 nineteen of twenty ran within 80 us; to turn to a process takes it 130.
  */
 #define LATE_PROBE_NS (110 * NSEC_PER_USEC)
 /* Events read in steps of half a microsecond: a launch takes that at least. */
 #define SAMPLE_LEAST_NS INT64_C(500)
-/* So long after a launch was held, and after another process was seen, launches get their markers. */
+/*
+ * So long after a launch was held, and after another process was seen, launches get their
+ * markers.
+ */
 #define HELD_NS (100 * NSEC_PER_MSEC)
 #define CROWDED_NS NSEC_PER_SEC
 /* A start that runs so long after it was put waited for more than another process's turn or two. */
 #define WAITED_START_NS (5 * NSEC_PER_MSEC)
 /* A clock that is off by more than that is no longer, or not yet, of use. */
 #define CLOCK_SLACK_NS (50 * NSEC_PER_USEC)
-/* The clocks of two processes differ by that, and gaps up to it between kernels count as busy. */
+/*
+ * Behind a METER_START that found its stream idle the launch begins so long after it: 0.5 to 6
+ * us, mostly 4.3, on an H200. Behind another one it may have begun so much earlier: the clocks of
+ * two processes differ by that.
+ */
+#define START_LEAD_NS INT64_C(1000)
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
-/* Between two probes of a tenant where other processes use the device; and of one of its processes. */
+/*
+ * Between two probes of a tenant where other processes use the device; and of one of its
+ * processes.
+ */
 #define CROWDED_PROBE_NS (20 * NSEC_PER_MSEC)
 #define CROWDED_PROBE_MOST_NS (200 * NSEC_PER_MSEC)
 enum { WAKE_WEIGHT = 8 };
@@ -92,9 +103,9 @@ static void ask_start(struct meter_stream *stream)
 }
 
 /*
- * What is in the stream has its end. Where launches are held and other processes use the device, the next
- * gets a marker before it: the device runs one process at a time and takes a tenth of a millisecond to go to
- * another, and what a launch waits for that is not its time. lock held.
+ * What is in the stream has its end. Where launches are held and other processes use the device,
+ * the next gets a marker before it: the device runs one process at a time and takes a tenth of a
+ * millisecond to go to another, and what a launch waits for that is not its time. lock held.
  */
 static void want_start(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
@@ -160,7 +171,10 @@ static bool is_unmarked(const struct lane *lane)
 	       __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE) > lane->done_ns;
 }
 
-/* A lane of the stream that has something unmarked; only the thread's own unless id is 0. lock held. */
+/*
+ * A lane of the stream that has something unmarked; only the thread's own unless id is 0. lock
+ * held.
+ */
 static struct lane *unmarked_lane(struct meter_stream *stream, uint64_t id, int64_t before_ns)
 {
 	for (unsigned i = 0; stream->key && i < REPLAY_LANES; i++) {
@@ -245,9 +259,9 @@ struct end {
 };
 
 /*
- * Everything up to `point` had ended at `end`: lays it out, debits what is newly busy, and then takes
- * off what was predicted for it; in that order, so that the bucket keeps what it was filled with
- * meanwhile. lock held.
+ * Everything up to `point` had ended at `end`: lays it out, debits what is newly busy, and then
+ * takes off what was predicted for it; in that order, so that the bucket keeps what it was filled
+ * with meanwhile. lock held.
  */
 static void settle(struct meter *meter, struct meter_stream *stream,
 		   const struct replay_point *point, const struct end *end, int64_t now_ns)
@@ -346,7 +360,10 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 			   .is_exact = marker->kind == METER_AFTER ||
 				       (marker->kind != METER_START &&
 					at_ns > marker->submit_ns + IDLE_SLACK_NS) };
+	bool was_idle;
 
+	was_idle = !has_unmeasured(stream, &marker->point) &&
+		   stream->end_ns < at_ns - IDLE_SLACK_NS;
 	settle(meter, stream, &marker->point, &end, seen_ns);
 	stream->is_end_exact = end.is_exact;
 	if (marker->kind == METER_AFTER)
@@ -357,13 +374,14 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 	if (marker->kind == METER_RESUME)
 		stream->end_ns = most(stream->end_ns, at_ns);
 	if (marker->kind == METER_START)
-		stream->end_ns = most(stream->end_ns, at_ns - START_SLACK_NS);
+		stream->end_ns = most(stream->end_ns,
+				      was_idle ? at_ns + START_LEAD_NS : at_ns - START_SLACK_NS);
 }
 
 /*
- * It was put into a stream whose work had ended, as a probe is, and waited for nothing else: the first
- * of a clock has to be a real one, and what the stream waits for that is no work may take seconds.
- * lock held.
+ * It was put into a stream whose work had ended, as a probe is, and waited for nothing else: the
+ * first of a clock has to be a real one, and what the stream waits for that is no work may take
+ * seconds. lock held.
  */
 static bool is_probe(const struct meter_stream *stream, const struct meter_marker *marker,
 		     const struct clockmap *clock, int64_t gpu_ns)
@@ -399,8 +417,8 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 }
 
 /*
- * A launch that the marker covers has not ended. If it could start (what came before it was measured)
- * and runs long, it is debited up to now.
+ * A launch that the marker covers has not ended. If it could start (what came before it was
+ * measured) and runs long, it is debited up to now.
  */
 void marker_running(struct meter *meter, const struct marker_query *query, int64_t now_ns)
 {
@@ -523,7 +541,10 @@ void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64
 		if (!at->key || at->context != context || (stream && at->key != stream))
 			continue;
 		take_point(at, &point);
-		/* A launch that came while it waited may still run; all of them stay to the next end. */
+		/*
+		 * A launch that came while it waited may still run; all of them stay to the next
+		 * end.
+		 */
 		if (point.last_ns <= begin_ns)
 			reach(meter, at, &point, begin_ns, now_ns);
 	}

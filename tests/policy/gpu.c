@@ -6,6 +6,8 @@
 /* From the end of one kernel to the start of the next in its stream; a marker's own time. */
 #define GAP_NS INT64_C(700)
 #define MARK_NS INT64_C(200)
+/* From a mark that found its stream idle to the kernel behind it: 0.5 to 6 us on an H200. */
+#define LEAD_NS INT64_C(4300)
 /* Gaps below this between queued kernels count as busy. */
 #define BUSY_GAP_NS INT64_C(2000)
 
@@ -121,6 +123,8 @@ static void end_op(struct gpu_stream *stream)
 				account_gap(stream->gpu, GAP_NS);
 		}
 	}
+	/* The mark was made when it began. */
+	stream->gpu->lead_ns = op.kind == GPU_MARK ? op.left_ns - MARK_NS : 0;
 	if (op.ended)
 		op.ended(op.arg, op.tag);
 }
@@ -177,6 +181,17 @@ static void pause_stream(struct gpu_stream *stream)
 	stream->is_running = false;
 }
 
+/* How long the mark that begins keeps the kernel behind it from beginning. */
+static int64_t lead_ns(const struct gpu_stream *stream)
+{
+	const struct gpu_op *next = &stream->ops[(stream->first + 1) % stream->room];
+
+	return stream->was_idle && stream->count > 1 && next->kind == GPU_KERNEL &&
+			       next->ready_ns <= stream->gpu->queue->now_ns ?
+		       LEAD_NS :
+		       0;
+}
+
 static void begin_op(struct gpu_stream *stream)
 {
 	struct gpu_op *op = first_op(stream);
@@ -184,10 +199,12 @@ static void begin_op(struct gpu_stream *stream)
 	if (!stream->has_begun && op->kind == GPU_KERNEL && !is_strange(stream))
 		become_busy(stream->gpu);
 	if (!stream->has_begun && op->kind == GPU_MARK)
-		op->left_ns = MARK_NS;
+		op->left_ns = MARK_NS + lead_ns(stream);
 	/* What spins goes on from when it began. */
 	if (!stream->has_begun || !op->is_spin)
 		stream->since_ns = stream->gpu->queue->now_ns;
+	if (op->kind == GPU_KERNEL)
+		stream->was_idle = false;
 	stream->has_begun = true;
 	stream->is_running = true;
 }
@@ -315,6 +332,8 @@ void gpu_submit(struct gpu_stream *stream, const struct gpu_op *op)
 		stream->room = room;
 	}
 	stream->ops[(stream->first + stream->count++) % stream->room] = *op;
+	if (stream->count == 1)
+		stream->was_idle = true;
 	if (stream->count == 1)
 		queue_at(stream->gpu->queue, op->ready_ns, arrived, stream->gpu, 0);
 }

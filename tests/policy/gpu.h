@@ -31,6 +31,7 @@ struct gpu_stream {
 	unsigned first, count, room;
 	bool has_begun; /* the first op is under way, or preempted */
 	bool is_running;
+	bool was_idle;    /* nothing but marks has run in it since it was */
 	int64_t since_ns; /* is_running: since then */
 };
 
@@ -43,6 +44,7 @@ struct gpu {
 	unsigned switches;   /* so far */
 	int64_t switch_ns;   /* what it takes to go from one process to another; 0 at first */
 	bool has_free_marks; /* a mark needs no turn */
+	int64_t lead_ns;     /* in a mark's `ended`: it was made so much earlier */
 	int turn;            /* process */
 	int64_t turn_end_ns;
 	int64_t switch_end_ns; /* until then nothing runs */

@@ -41,7 +41,8 @@ static void event_ended(void *arg, uint64_t tag)
 	struct event *event = arg;
 
 	(void)tag;
-	event->ran_ns = event->process->tenant->queue->now_ns;
+	event->ran_ns = event->process->tenant->queue->now_ns -
+			event->process->tenant->gpu->lead_ns;
 }
 
 /* Records an event in the stream; its record call returns at at_ns. */

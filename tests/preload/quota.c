@@ -31,6 +31,17 @@ static void use(int argc, char **argv)
 	OK(cuMemFree_v2(p));
 }
 
+/* refusals COUNT: asks so many times for more than there is. */
+static void refusals(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	CHECK(argc == 1);
+	client_start();
+	for (int i = atoi(argv[0]); i > 0; i--)
+		IS(cuMemAlloc_v2(&p, UINT64_C(1) << 40), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 /* rest: takes a little; then, when the test says so, all that is left for it in the limit. */
 static void rest(int argc, char **argv)
 {
@@ -423,6 +434,7 @@ int main(int argc, char **argv)
 	static const struct client_case cases[] = {
 		{ "use", use },
 		{ "rest", rest },
+		{ "refusals", refusals },
 		{ "failed", failed },
 		{ "hold", hold },
 		{ "exact", exact },

@@ -188,6 +188,16 @@ def test_host_memory_has_an_end(little):
 
 
 @pytest.mark.plain
+def test_an_end_of_host_memory_is_said(little):
+    """Where the card's bound and that of host memory are both reached; one line."""
+    out = little.run(BUILD / "examples" / "hog", "--piece", "32m", RATION_LOG="warn", err=None)
+    assert "got 192 MiB" in out.out
+    (line,) = [line for line in out.err.splitlines() if "refused" in line]
+    assert line.endswith("32 MiB refused: the card has no room for it (0 B are free), "
+                         "nor has host memory: 128 MiB of 128 MiB are in use")
+
+
+@pytest.mark.plain
 def test_what_the_dead_had_is_to_be_had(little):
     """On the card and in host memory, by who was there before they died."""
     program = little.start("spill", "after").await_word("ready")

@@ -102,7 +102,7 @@ static const char *put_free(struct dev dev, char *out, size_t out_bytes)
 	return out;
 }
 
-/* ", nor has host memory: 128 MiB of 128 MiB are in use", where that could take the card's place. */
+/* ", nor has host memory: 128 MiB of 128 MiB are in use", where that may take its place. */
 static const char *put_host(char *out, size_t out_bytes)
 {
 	struct movable_host host;

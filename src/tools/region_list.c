@@ -58,12 +58,12 @@ static bool has_file(const struct region_list *list, const struct stat *st)
 }
 
 /*
- * False of a file below a directory that has a user's number in its name and is another's, or has
- * more in it: anybody may make such ones, and no `ration run` has.
+ * False of a file below a directory that begins like a user's and is not: anybody may make such
+ * ones, and no `ration run` has.
  */
 static bool is_users_own(const char *path)
 {
-	char dir[sizeof(OF_USER) + 24], *end;
+	char dir[sizeof(OF_USER) + 24], expected[sizeof(OF_USER) + 24];
 	struct stat st;
 	size_t n;
 
@@ -74,8 +74,10 @@ static bool is_users_own(const char *path)
 		return false;
 	memcpy(dir, path, n);
 	dir[n] = '\0';
-	return sys_stat(dir, &st) == 0 &&
-	       strtoull(dir + sizeof(OF_USER) - 1, &end, 10) == st.st_uid && *end == '\0';
+	if (sys_stat(dir, &st) < 0)
+		return false;
+	snprintf(expected, sizeof(expected), OF_USER "%u", (unsigned)st.st_uid);
+	return !strcmp(dir, expected);
 }
 
 static int add_file(struct region_list *list, const char *path, const struct stat *st, bool is_own)

@@ -50,9 +50,26 @@ def test_a_hold_ends_with_the_limit(limited):
 
 
 @pytest.mark.parametrize("form", ["kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative",
-                                  "cooperative_ptsz", "graph", "graph_ptsz"])
+                                  "cooperative_ptsz", "multi", "graph", "graph_ptsz", "launch",
+                                  "grid", "grid_async"])
 def test_who_owes_is_held(limited, form):
     owing(limited, "held", form)
+
+
+# field fault 57: another device's use was taken for that of one's own
+@pytest.mark.plain
+@pytest.mark.parametrize("visible", ["1", "1,0", "1,2"])
+@pytest.mark.parametrize("limited_device,holds", [(1, True), (0, False), (2, False)])
+def test_who_owes_is_held_on_the_device_that_is_limited(place, visible, limited_device, holds):
+    """Its first device is card 1, whatever number that has for it; NVML has card 1 second."""
+    place.sim["count"] = 3
+    place.settings.update(RATION_MEM="1g", RATION_SM=f"{limited_device}:1", CUDA_VISIBLE_DEVICES=visible)
+    program = place.start("share", "held").await_word("first").go().await_word("owes").go()
+    if holds:
+        with pytest.raises(pytest.fail.Exception):
+            program.await_word("passed", timeout=0.5)
+    else:
+        program.await_word("passed").go().end()
 
 
 def test_a_child_that_owes_is_held(limited):

@@ -9,6 +9,7 @@
  * does
  *   BUSY_LOG=FILE         gets one byte for each list that is asked for
  *   BUSY_UNIFIED=1        the device has no memory of its own: NVML has no figures of it
+ *   BUSY_ERROR=CODE       every list and every question about memory answers that
  *
  * busy_hold() has the next list stay inside until busy_release().
  */
@@ -102,6 +103,8 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsi
 
 	log_question();
 	stay_if_held();
+	if (!res)
+		res = (nvmlReturn_t)number("BUSY_ERROR", NVML_SUCCESS);
 	if (res)
 		return res;
 	room = *inout_count;
@@ -125,6 +128,12 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsi
 	}
 	free(found);
 	return kept > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t dev, unsigned int *inout_count,
+						  nvmlProcessInfo_v1_t *out_infos)
+{
+	return list(dev, 0, sizeof(*out_infos), inout_count, out_infos);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned int *inout_count,
@@ -239,6 +248,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_m
 	int i;
 	nvmlReturn_t res = nvml_device_ask(dev, out_memory, &i);
 
+	if (!res)
+		res = (nvmlReturn_t)number("BUSY_ERROR", NVML_SUCCESS);
 	if (res)
 		return res;
 	if (number("BUSY_UNIFIED", 0))

@@ -383,6 +383,19 @@ def test_other_amounts(tenants):
         "protected.free": 1024 * MIB - used}
 
 
+# field fault 105: "Unknown Error" for ever, and nobody could tell whose
+@pytest.mark.parametrize("error", [15, 18, UNKNOWN])
+@pytest.mark.parametrize("mem", ["256m", None])
+def test_errors_are_nvml_s(place, error, mem):
+    """Lost, reset or unknown: the code that NVML has, from every call, with a limit and without."""
+    busy_nvml(place, BUSY_ERROR=str(error), RATION_MEM=mem)
+    answers = place.run("nvml_views", "answers").values
+    assert answers == dict.fromkeys(["memory1", "memory2", "protected"], error)
+    ours = place.run("nvml_views", "errors").values
+    assert ours == place.run("nvml_views", "errors", preload=()).values
+    assert all(ours[form] == error for form in COMPUTE + GRAPHICS + MPS)
+
+
 # field fault 122: a card that shares the host's memory
 def test_a_device_without_figures_of_its_memory(place):
     """NVML keeps its answer; the limit holds and the driver's figures and the lists are the tenant's."""

@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <sys/syscall.h>
 
-/* More than are looked at in any case; and questions and locks for each of those, and for its own. */
+/* More than are looked at in any case; questions and locks for each of those, and for its own. */
 enum { FEW = 64, QUESTIONS = 2 * FEW + 16, PROCESSES = 500 };
 
 /* Of this program, about locks. */

@@ -109,6 +109,12 @@ def test_frees_that_are_none(place):
     assert "again 1" in ours.lines
 
 
+# field fault 6: so was one of what the driver knows and the library does not
+@pytest.mark.parametrize("what", ["unseen", "external"])
+def test_frees_of_what_no_hook_gave(place, what):
+    place.run("quota", "unknown", what, RATION_MEM=LIMIT)
+
+
 # field fault 97
 @pytest.mark.parametrize("limit", [LIMIT, None])
 def test_odd_arguments(place, limit):

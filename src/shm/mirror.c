@@ -25,3 +25,9 @@ void mirror_show(const struct region *region, unsigned slot, int dev,
 	store(&used->total_bytes, total);
 	__atomic_fetch_add(&shown->seqlock, 1, __ATOMIC_RELEASE);
 }
+
+void mirror_show_busy(const struct region *region, unsigned slot, int dev, unsigned busy_pct)
+{
+	if (dev < HAMI_DEVICES)
+		store(&region->hami->procs[slot].util[dev].sm_pct, busy_pct);
+}

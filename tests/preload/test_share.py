@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, HAMI_PROC_BYTES, HAMI_PROCS
 
 # include/ration/region.h
 SM_LIMIT, UTILIZATION_SWITCH, RECENT_KERNEL = 1728, 2008900, 2008904
@@ -129,6 +129,46 @@ def test_the_monitor_is_told_of_launches(place):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     program.kill()
+
+
+def await_use(place, slot, device, is_right):
+    """The percentage that HAMi's monitors read of a slot and a device."""
+    at = HAMI_PROCS + HAMI_PROC_BYTES * slot + 1160 + 48 * device + 16
+    deadline = time.monotonic() + 30
+    while True:
+        pct = place.words(at, "Q")[0]
+        assert pct <= 100
+        if is_right(pct):
+            return
+        assert time.monotonic() < deadline, pct
+        time.sleep(0.05)
+
+
+# field faults 119 and 120: the use that monitors showed was always 0, or never 0 again
+@pytest.mark.plain
+@pytest.mark.parametrize("visible, pct, launch_ns", [
+    ("0,1", None, 20000000), ("1,0", "100", 20000000), ("1,0", "30", 10000000)])
+def test_the_monitor_reads_how_busy_a_device_is(place, visible, pct, launch_ns):
+    """With a limit of GPU time, by what is measured; without one, by what NVML says."""
+    place.sim["count"] = 2
+    place.settings.update(RATION_MEM="1g", RATION_SM=pct, CUDA_VISIBLE_DEVICES=visible)
+    device = int(visible[0])
+    program = place.start("share", "busy", launch_ns).await_word("launched 1")
+    await_use(place, 0, device, lambda pct: pct > 10)
+    await_use(place, 0, 1 - device, lambda pct: pct == 0)
+    # It lives on and does nothing.
+    program.await_word("done")
+    await_use(place, 0, device, lambda pct: pct == 0)
+    program.go().end()
+
+
+def test_the_monitor_reads_nothing_of_a_dead_process(place):
+    place.settings["RATION_MEM"] = "1g"
+    program = place.start("nvml_views", "busy").await_word("busy")
+    await_use(place, 0, 0, lambda pct: pct > 10)
+    program.kill()
+    place.run("quota", "use")
+    await_use(place, 0, 0, lambda pct: pct == 0)
 
 
 @pytest.mark.parametrize("policy, switch, holds", [

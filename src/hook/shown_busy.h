@@ -1,5 +1,5 @@
 /*
- * What the schedulers' monitors read of this process's use of the devices (util of the HAMi format):
+ * How busy this process keeps each device, for the schedulers' monitors (util of HAMi's layout):
  * each second anew, so that it is nothing again two seconds after the last work.
  */
 #pragma once

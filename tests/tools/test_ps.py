@@ -97,6 +97,20 @@ def test_gpu_time_that_was_used(tenants, age_s, busy):
     assert (use["busy_pct"], use["held_s"], tenant["devices"][0]["busy_pct"]) == (busy, 2.5, 0.0)
 
 
+# field fault 174: nobody saw what of a process was in host memory
+def test_what_lies_in_host_memory(tenants):
+    image = two_devices()
+    region.put(image, region.FLAGS_AT, "I", region.MOVABLE)
+    region.set_residency(image, 0, 40 * MIB, 200 * MIB, 0)
+    region.set_residency(image, 5, 0, 3 * MIB, 0)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.alive(path, 0), region.alive(path, 5):
+        processes = tenants()["a"]["processes"]
+    assert [(p["host_bytes"], p["devices"][0]["movable_bytes"]) for p in processes] == [
+        (200 * MIB, 40 * MIB), (3 * MIB, 0)]
+
+
 def test_an_operation_that_did_not_take_place_does_not_count(tenants):
     image = region.blank()
     region.add_device(image, 0, region.UUID, GIB)

@@ -28,6 +28,12 @@ void mirror_show(const struct region *region, unsigned slot, int dev,
 
 void mirror_show_busy(const struct region *region, unsigned slot, int dev, unsigned busy_pct)
 {
-	if (dev < HAMI_DEVICES)
-		store(&region->hami->procs[slot].util[dev].sm_pct, busy_pct);
+	struct hami_slot *shown = &region->hami->procs[slot];
+
+	if (dev >= HAMI_DEVICES)
+		return;
+	__atomic_store_n(&shown->util[dev].sm_pct, busy_pct, __ATOMIC_SEQ_CST);
+	/* Who frees the slot says so first and clears it then. */
+	if (__atomic_load_n(&shown->status, __ATOMIC_SEQ_CST) == HAMI_FREE)
+		store(&shown->util[dev].sm_pct, 0);
 }

@@ -95,6 +95,15 @@ def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
     place.run("hot", "reads", status=-signal.SIGSYS)
 
 
+# field faults 155 and 158: each call read files, or the environment, or waited for a file's lock
+@pytest.mark.plain
+@pytest.mark.parametrize("limit", ["1g", None])
+def test_an_allocation_touches_no_file(place, limit):
+    place.settings.update(RATION_MEM=limit,
+                          LD_LIBRARY_PATH=f"{BUILD / 'preload' / 'steady'}:{BUILD / 'sim'}")
+    place.run("hot", "allocations")
+
+
 @pytest.mark.parametrize("how", ["detached", "green", "kept"])
 def test_who_owes_is_held_after_many_contexts(limited, how):
     """What is kept of a context goes with it, whichever call ends it; there is room for many."""

@@ -39,7 +39,13 @@ static bool is_region_name(const char *name)
 	       !strstr(name, "libvgpu.so");
 }
 
-/* A region, or what we may not look at: who opens it says so. */
+/* We could not look for want of memory or descriptors: nobody knows what is there. */
+static bool is_want(int error)
+{
+	return error == ENOMEM || error == EMFILE || error == ENFILE;
+}
+
+/* A region, or what we cannot look at: who opens it says so. */
 static bool may_be_region(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -47,7 +53,7 @@ static bool may_be_region(int dir, const char *name)
 	ssize_t n;
 
 	if (fd < 0)
-		return errno == EACCES;
+		return errno == EACCES || is_want(errno);
 	n = read(fd, &magic, sizeof(magic));
 	close(fd);
 	return n == (ssize_t)sizeof(magic) && magic == HAMI_MAGIC;
@@ -60,6 +66,8 @@ static bool find_in(struct conf *conf, const char *folder)
 	DIR *dir = opendir(folder);
 	int n;
 
+	if (!dir && is_want(errno))
+		conf_fail(conf, folder, strerror(errno));
 	for (struct dirent *e; dir && (e = readdir(dir));)
 		if (is_region_name(e->d_name) && (!first[0] || strcmp(e->d_name, first) < 0) &&
 		    may_be_region(dirfd(dir), e->d_name))

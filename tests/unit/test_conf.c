@@ -4,6 +4,7 @@
 #include "child.h"
 #include "scratch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -538,6 +539,33 @@ static void test_region_paths(void **state)
 	assert_true(conf.region_is_default);
 }
 
+/* Folders cannot be looked into for want of memory. */
+static bool is_starved;
+
+DIR *opendir(const char *path)
+{
+	int fd;
+
+	if (is_starved) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* What cannot be looked at lifts no limit. */
+static void test_region_that_cannot_be_looked_for(void **state)
+{
+	(void)state;
+	is_starved = true;
+	assert_int_equal(load_env(ENV("CONTAINER_VGPU_MOUNT=/m")), -EINVAL);
+	assert_non_null(strstr(conf.error, "/m: Cannot allocate memory"));
+	assert_int_equal(load_env(ENV("RATION_REGION=/r")), 0);
+	is_starved = false;
+	assert_int_equal(load_env(ENV("CONTAINER_VGPU_MOUNT=/m")), 0);
+}
+
 /* Without any of these variables, as after a login: what a scheduler has put there. */
 static void test_region_that_is_found(void **state)
 {
@@ -822,6 +850,7 @@ int main(void)
 		cmocka_unit_test(test_odd_visible_devices),
 		cmocka_unit_test(test_region_paths),
 		scratch_test(test_region_that_is_found),
+		cmocka_unit_test(test_region_that_cannot_be_looked_for),
 		cmocka_unit_test(test_log_levels),
 		cmocka_unit_test(test_priority),
 		cmocka_unit_test(test_disable_control),

@@ -76,8 +76,10 @@ static void stay_loaded(void)
 
 static CUresult start(void)
 {
-	int err = machine_open();
+	int err = cuda_fault_check();
 
+	if (!err)
+		err = machine_open();
 	stay_loaded();
 	if (err)
 		return err == -EINVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_SYSTEM_NOT_READY;

@@ -76,6 +76,9 @@ const char *conf_value(const struct conf *conf, const char *name);
 /* True when the value comes from the operator's file. */
 bool conf_is_from_file(const struct conf *conf, const char *name);
 
+/* For the files of base/conf_*: what could not be understood. Only the first is kept. */
+void conf_fail(struct conf *conf, const char *name, const char *text);
+
 /* Name and description of a row of conf.def. Constant strings. */
 const char *conf_name(enum conf_var var);
 const char *conf_help(enum conf_var var);

@@ -214,6 +214,16 @@ int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes)
 	return 0;
 }
 
+bool sample_nvml_own(const char *uuid, nvmlDevice_t *out_dev, unsigned *out_pid)
+{
+	unsigned pid = atomic_load_explicit(&state.s.own_pid, memory_order_relaxed);
+
+	if (atomic_load(&state.s.pids) != PIDS_OURS || !handle_of(uuid, out_dev))
+		return false;
+	*out_pid = pid ? pid : (unsigned)getpid();
+	return true;
+}
+
 int sample_nvml_card_free(const char *uuid, uint64_t *out_bytes)
 {
 	nvmlMemory_t memory;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "abi/nvml.h"
 #include "core/device.h"
 #include "drv/fingerprint.h"
 
@@ -26,6 +27,9 @@ bool sample_nvml_knows(const char *uuid);
  * does not list processes or lists them under pids of another namespace.
  */
 int sample_nvml_process_bytes(const char *uuid, uint64_t *out_bytes);
+
+/* The device, and the pid that this process has in its lists. False where that is not known. */
+bool sample_nvml_own(const char *uuid, nvmlDevice_t *out_dev, unsigned *out_pid);
 
 /* What the device has free, whoever has the rest. 0 or -ENOTSUP. */
 int sample_nvml_card_free(const char *uuid, uint64_t *out_bytes);

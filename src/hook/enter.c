@@ -83,11 +83,16 @@ enum enter enter_current(struct dev *out_dev, const void **out_ctx)
 	return what;
 }
 
+bool enter_may_say(void)
+{
+	return atomic_fetch_add(&state.s.refusals, 1) < REFUSALS_SAID;
+}
+
 CUresult enter_refused(int rc, struct dev dev, uint64_t bytes)
 {
 	char asked[16], used[16], limit[16];
 
-	if (rc == -EDQUOT && atomic_fetch_add(&state.s.refusals, 1) < REFUSALS_SAID)
+	if (rc == -EDQUOT && enter_may_say())
 		log_warn("device %d (%.12s): %s refused: %s of %s are in use", dev.v,
 			 quota_uuid(dev), units_format_size(bytes, asked, sizeof(asked)),
 			 units_format_size(quota_used(dev), used, sizeof(used)),

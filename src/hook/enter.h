@@ -35,6 +35,9 @@ enum enter enter_ordinal(CUdevice ord, struct dev *out_dev);
 /* Why the limits cannot be held, as a CUresult. */
 CUresult enter_refusal(void);
 
+/* True for the first few refusals of the process: of more nothing is logged. Counts this one. */
+bool enter_may_say(void);
+
 /* `rc` of a reservation as a CUresult; says what was refused, for the first few refusals. */
 CUresult enter_refused(int rc, struct dev dev, uint64_t bytes);
 

@@ -8,7 +8,9 @@
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_object.h"
 #include "hook/own_row.h"
+#include "hook/room.h"
 #include "hook/suspend.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -165,6 +167,8 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	do
 		rc = object_alloc(dev, ctx, bytes, &addr);
 	while (rc == -EDQUOT && own_row_wait(dev, bytes, &waits));
+	if (rc == -ENOMEM)
+		room_refused(dev, bytes);
 	if (rc < 0) {
 		*out_res = enter_refused_now(rc, dev, bytes);
 		return MOVABLE_DONE;
@@ -172,6 +176,25 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 	*out_addr = addr;
 	*out_res = CUDA_SUCCESS;
 	return MOVABLE_DONE;
+}
+
+uint64_t movable_card_free(struct dev dev, uint64_t card_bytes)
+{
+	return movable_is_on() ? residency_card_free(state.s.own, dev.v, card_bytes) : card_bytes;
+}
+
+bool movable_host(struct movable_host *out_host)
+{
+	uint64_t limit_bytes;
+
+	if (!movable_may_spill())
+		return false;
+	limit_bytes = residency_host_limit(state.s.own);
+	if (limit_bytes == UINT64_MAX)
+		return false;
+	*out_host = (struct movable_host){ residency_sum(state.s.own, RESIDENCY_HOST),
+					   limit_bytes };
+	return true;
 }
 
 /*

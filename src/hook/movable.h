@@ -20,6 +20,18 @@ bool movable_is_on(void);
 /* True when what has no room on a card may lie in host memory. */
 bool movable_may_spill(void);
 
+/* Of `card_bytes`, which the card has free, what this tenant may have there. */
+uint64_t movable_card_free(struct dev dev, uint64_t card_bytes);
+
+/*
+ * What the tenant has in host memory in the place of its cards', and the most that it may. False
+ * where nothing takes their place, or without a bound.
+ */
+struct movable_host {
+	uint64_t used_bytes, limit_bytes;
+};
+bool movable_host(struct movable_host *out_host);
+
 /* True for an address that the driver may not be asked about: it is among those of objects. */
 static inline bool movable_has(CUdeviceptr addr)
 {

@@ -2,6 +2,8 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "core/object.h"
 #include "core/object_evict.h"
 #include "core/others.h"
@@ -10,6 +12,8 @@
 #include "drv/real.h"
 #include "hook/movable.h"
 #include "hook/suspend.h"
+
+#include <stdio.h>
 
 /* What goes at least, twice as much with each try: what the driver lacks it does not say. */
 #define STEP_BYTES (UINT64_C(32) << 20)
@@ -53,7 +57,8 @@ static bool give_idle(struct dev dev, uint64_t bytes)
 	return others_give_card(dev, bytes);
 }
 
-bool room_make(struct room *room, struct dev dev, uint64_t bytes)
+/* Another try is worth it. */
+static bool make(struct room *room, struct dev dev, uint64_t bytes)
 {
 	uint64_t most_bytes, free_bytes = 0, lack_bytes = STEP_BYTES;
 
@@ -81,6 +86,57 @@ bool room_make(struct room *room, struct dev dev, uint64_t bytes)
 		lack_bytes = bytes_sum(lack_bytes, STEP_BYTES << room->tries);
 	room->tries++;
 	return object_evict(dev, lack_bytes) || was_suspended();
+}
+
+/* " (96 MiB are free)", where the driver may be asked. */
+static const char *put_free(struct dev dev, char *out, size_t out_bytes)
+{
+	char amount[16];
+	uint64_t free_bytes;
+
+	out[0] = '\0';
+	if (!capture_any() && card_free(dev, &free_bytes))
+		snprintf(out, out_bytes, " (%s are free)",
+			 units_format_size(movable_card_free(dev, free_bytes), amount,
+					   sizeof(amount)));
+	return out;
+}
+
+/* ", nor has host memory: 128 MiB of 128 MiB are in use", where that may take its place. */
+static const char *put_host(char *out, size_t out_bytes)
+{
+	struct movable_host host;
+	char used[16], limit[16];
+
+	out[0] = '\0';
+	if (movable_host(&host))
+		snprintf(out, out_bytes, ", nor has host memory: %s of %s are in use",
+			 units_format_size(host.used_bytes, used, sizeof(used)),
+			 units_format_size(host.limit_bytes, limit, sizeof(limit)));
+	return out;
+}
+
+void room_refused(struct dev dev, uint64_t bytes)
+{
+	char amount[16] = "a call", free_text[48], host_text[80];
+
+	if (!log_enabled(LOG_WARN) || !enter_may_say())
+		return;
+	if (bytes)
+		units_format_size(bytes, amount, sizeof(amount));
+	log_warn("device %d (%.12s): %s refused: the card has no room for %s%s%s", dev.v,
+		 quota_uuid(dev), amount, bytes ? "it" : "what it takes",
+		 put_free(dev, free_text, sizeof(free_text)),
+		 put_host(host_text, sizeof(host_text)));
+}
+
+bool room_make(struct room *room, struct dev dev, uint64_t bytes)
+{
+	bool is_made = make(room, dev, bytes);
+
+	if (!is_made)
+		room_refused(dev, bytes);
+	return is_made;
 }
 
 bool room_make_here(struct room *room, uint64_t bytes)

@@ -20,12 +20,18 @@ struct room {
 /*
  * After a call that found no room for `bytes` (0: nobody knows how many) on the device: true when
  * memory has left the card, so that it is worth another try. Less each time, and false in the end:
- * what is asked for grows.
+ * what is asked for grows. That is then said, as room_refused().
  */
 bool room_make(struct room *room, struct dev dev, uint64_t bytes);
 
 /* As that on the device of the calling thread's context. */
 bool room_make_here(struct room *room, uint64_t bytes);
+
+/*
+ * Says that `bytes` (0: nobody knows how many) have no room on the card, and where it could take
+ * its place, in host memory; of the first few refusals, as enter_refused().
+ */
+void room_refused(struct dev dev, uint64_t bytes);
 
 /* What `call`, of the driver, says in the end. It is made inside the gate. */
 #define ROOM_CALL(dev, bytes, call) ROOM_TRY(room_make(&room, dev, bytes), GATE_CALL(call))

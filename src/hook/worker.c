@@ -15,6 +15,7 @@
 #include "hook/ipc_import.h"
 #include "hook/metering.h"
 #include "hook/own_row.h"
+#include "hook/shown_busy.h"
 #include "hook/suspend.h"
 #include "hook/thread.h"
 #include "hook/work.h"
@@ -160,6 +161,7 @@ static void *run(void *arg)
 			object_tick(is_asked);
 		gpu_bo_tick();
 		ipc_import_tick();
+		shown_busy_tick();
 		work_end_threads();
 		look_ns = clock_now_ns() + watch_every_ns(sample_nvml_rows());
 	}

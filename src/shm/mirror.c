@@ -25,3 +25,15 @@ void mirror_show(const struct region *region, unsigned slot, int dev,
 	store(&used->total_bytes, total);
 	__atomic_fetch_add(&shown->seqlock, 1, __ATOMIC_RELEASE);
 }
+
+void mirror_show_busy(const struct region *region, unsigned slot, int dev, unsigned busy_pct)
+{
+	struct hami_slot *shown = &region->hami->procs[slot];
+
+	if (dev >= HAMI_DEVICES)
+		return;
+	__atomic_store_n(&shown->util[dev].sm_pct, busy_pct, __ATOMIC_SEQ_CST);
+	/* Who frees the slot says so first and clears it then. */
+	if (__atomic_load_n(&shown->status, __ATOMIC_SEQ_CST) == HAMI_FREE)
+		store(&shown->util[dev].sm_pct, 0);
+}

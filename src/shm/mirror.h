@@ -21,3 +21,9 @@ struct mirror_held {
  */
 void mirror_show(const struct region *region, unsigned slot, int dev,
 		 const struct mirror_held *held, bool grows);
+
+/*
+ * Shows how busy the owner of a slot kept a device in the last second, 0 to 100; of a slot that is
+ * free nothing stays. Beside mirror_show() of another thread.
+ */
+void mirror_show_busy(const struct region *region, unsigned slot, int dev, unsigned busy_pct);

@@ -105,16 +105,21 @@ static uint64_t host_in_use(const struct ration_region *own)
 	return bytes_beyond(residency_sum(own, RESIDENCY_HOST), residency_kept(own, HAMI_SLOTS));
 }
 
-uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)
+uint64_t residency_card_free(const struct ration_region *own, int card, uint64_t card_bytes)
 {
 	uint64_t resident = __atomic_load_n(&own->resident_bytes, __ATOMIC_RELAXED);
 
+	if (!residency_is_oversubscribed(own) || !resident)
+		return card_bytes;
+	return bytes_least(card_bytes, bytes_beyond(resident, residency_sum(own, card)));
+}
+
+uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)
+{
 	if (!residency_is_oversubscribed(own))
 		return card_bytes;
-	if (resident)
-		card_bytes = bytes_least(card_bytes,
-					 bytes_beyond(resident, residency_sum(own, card)));
-	return bytes_sum(card_bytes, bytes_beyond(residency_host_limit(own), host_in_use(own)));
+	return bytes_sum(residency_card_free(own, card, card_bytes),
+			 bytes_beyond(residency_host_limit(own), host_in_use(own)));
 }
 
 int residency_add(struct ration_region *own, unsigned slot, int place, uint64_t bytes,

@@ -50,6 +50,9 @@ bool residency_is_oversubscribed(const struct ration_region *own);
 /* The tenant's bound in host memory: what was said, else base/host_memory.h; UINT64_MAX: none. */
 uint64_t residency_host_limit(const struct ration_region *own);
 
+/* `card_bytes`, which the card has free, or what is left of the tenant's bound there if less. */
+uint64_t residency_card_free(const struct ration_region *own, int card, uint64_t card_bytes);
+
 /*
  * How much more an allocation of an oversubscribed tenant can get than `card_bytes`, which the card
  * has free: what the tenant keeps there by its bound, and what it may have in host memory.

@@ -247,10 +247,20 @@ static int print_table(const struct tenant_list *list)
 	return rc;
 }
 
+/* What is left of this user's tenants goes, wherever they were. */
+static void clean(void)
+{
+	char dir[TENANT_DIR_BYTES], ignored[4096];
+
+	if (tenant_dir_open(TENANT_DIR_FIND, dir, ignored, sizeof(ignored)) == 0)
+		tenant_place_clean(dir);
+	if (tenant_dir_last(TENANT_DIR_FIND, dir, ignored, sizeof(ignored)) == 0)
+		tenant_place_clean(dir);
+}
+
 int ps_main(int argc, char **argv)
 {
 	static const struct argp argp = { option_table, parse_option, NULL, doc, NULL, NULL, NULL };
-	char dir[TENANT_DIR_BYTES], ignored[4096];
 	struct tenant_list list;
 	int rc;
 
@@ -258,8 +268,8 @@ int ps_main(int argc, char **argv)
 	if (!option_check(COMMAND, argc, argv, option_table, OPTION_END_AT_DASHES))
 		return TOOLS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	if (!opt.has_dead && tenant_dir_open(TENANT_DIR_FIND, dir, ignored, sizeof(ignored)) == 0)
-		tenant_place_clean(dir);
+	if (!opt.has_dead)
+		clean();
 	rc = tenant_list_read(opt.has_dead, complain, &list);
 	if (rc == 0) {
 		rc = opt.is_json ? ps_json_print(&list, stdout) : print_table(&list);

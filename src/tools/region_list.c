@@ -15,11 +15,12 @@
 /* In a directory of `ration run`. */
 #define BELOW "/*" TENANT_PLACE_SUFFIX "/*.region"
 
-/* Those directories, of all users. */
+/* Those directories, of all users; of the last each has its user's number behind that. */
+#define OF_USER "/tmp/ration-"
 static const char *const tenant_patterns[] = {
 	"/run/ration" BELOW,
 	"/run/user/*/ration" BELOW,
-	"/tmp/ration-*" BELOW,
+	OF_USER "[0-9]*" BELOW,
 };
 
 /* Where the schedulers' device plugins place a container's region: inside it, and on the node. */
@@ -56,7 +57,30 @@ static bool has_file(const struct region_list *list, const struct stat *st)
 	return false;
 }
 
-static int add_file(struct region_list *list, const char *path, const struct stat *st)
+/*
+ * False of a file below a directory that begins like a user's and is not: anybody may make such
+ * ones, and no `ration run` has.
+ */
+static bool is_users_own(const char *path)
+{
+	char dir[sizeof(OF_USER) + 24], expected[sizeof(OF_USER) + 24];
+	struct stat st;
+	size_t n;
+
+	if (strncmp(path, OF_USER, sizeof(OF_USER) - 1) != 0)
+		return true;
+	n = sizeof(OF_USER) - 1 + strcspn(path + sizeof(OF_USER) - 1, "/");
+	if (n >= sizeof(dir))
+		return false;
+	memcpy(dir, path, n);
+	dir[n] = '\0';
+	if (sys_stat(dir, &st) < 0)
+		return false;
+	snprintf(expected, sizeof(expected), OF_USER "%u", (unsigned)st.st_uid);
+	return !strcmp(dir, expected);
+}
+
+static int add_file(struct region_list *list, const char *path, const struct stat *st, bool is_own)
 {
 	struct region_list_entry *more;
 
@@ -69,6 +93,7 @@ static int add_file(struct region_list *list, const char *path, const struct sta
 	more += list->count;
 	more->st_dev = st->st_dev;
 	more->st_ino = st->st_ino;
+	more->is_own = is_own;
 	more->path = strdup(path);
 	if (!more->path)
 		return -ENOMEM;
@@ -76,7 +101,7 @@ static int add_file(struct region_list *list, const char *path, const struct sta
 	return 0;
 }
 
-static int add_pattern(struct region_list *list, const char *pattern)
+static int add_pattern(struct region_list *list, const char *pattern, bool is_own)
 {
 	struct stat st;
 	glob_t found;
@@ -85,8 +110,8 @@ static int add_pattern(struct region_list *list, const char *pattern)
 	if (glob(pattern, 0, NULL, &found) != 0)
 		return 0;
 	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
-		if (sys_stat(found.gl_pathv[i], &st) == 0)
-			rc = add_file(list, found.gl_pathv[i], &st);
+		if (is_users_own(found.gl_pathv[i]) && sys_stat(found.gl_pathv[i], &st) == 0)
+			rc = add_file(list, found.gl_pathv[i], &st, is_own);
 	globfree(&found);
 	return rc;
 }
@@ -97,7 +122,7 @@ static int add_directory(struct region_list *list, const char *dir, const char *
 
 	escape(dir, pattern, PATH_MAX);
 	strcat(pattern, below);
-	return add_pattern(list, pattern);
+	return add_pattern(list, pattern, strstr(below, TENANT_PLACE_SUFFIX) != NULL);
 }
 
 static int add_named(struct region_list *list, const char *variable, const char *below)
@@ -118,13 +143,13 @@ int region_list_all(struct region_list *out_list)
 	if (rc == 0)
 		rc = add_named(out_list, "XDG_RUNTIME_DIR", "/ration" BELOW);
 	for (int i = 0; rc == 0 && i < TENANT_PATTERNS; i++)
-		rc = add_pattern(out_list, tenant_patterns[i]);
+		rc = add_pattern(out_list, tenant_patterns[i], true);
 	if (rc == 0)
 		rc = add_named(out_list, "CUDA_DEVICE_MEMORY_SHARED_CACHE", "");
 	if (rc == 0)
 		rc = add_named(out_list, "CONTAINER_VGPU_MOUNT", "/containers/*/*.cache");
 	for (int i = 0; rc == 0 && i < SCHEDULER_PATTERNS; i++)
-		rc = add_pattern(out_list, scheduler_patterns[i]);
+		rc = add_pattern(out_list, scheduler_patterns[i], false);
 	if (rc < 0)
 		region_list_free(out_list);
 	return rc;

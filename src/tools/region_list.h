@@ -1,12 +1,14 @@
 /* Where region files are found here: those of `ration run`, and those of the schedulers. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct region_list_entry {
 	char *path;
 	uint64_t st_dev, st_ino;
+	bool is_own; /* below a directory of `ration run` */
 };
 
 struct region_list {

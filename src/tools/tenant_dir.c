@@ -102,6 +102,13 @@ static int use_named(enum tenant_dir_mode how, const char *path, char out_path[T
 	return 0;
 }
 
+int tenant_dir_last(enum tenant_dir_mode how, char out_path[TENANT_DIR_BYTES], char *out_error,
+		    size_t error_bytes)
+{
+	snprintf(out_path, TENANT_DIR_BYTES, "/tmp/ration-%u", (unsigned)geteuid());
+	return use(how, out_path, out_error, error_bytes);
+}
+
 int tenant_dir_open(enum tenant_dir_mode how, char out_path[TENANT_DIR_BYTES], char *out_error,
 		    size_t error_bytes)
 {
@@ -119,8 +126,7 @@ int tenant_dir_open(enum tenant_dir_mode how, char out_path[TENANT_DIR_BYTES], c
 		   use(how, out_path, out_error, error_bytes) == 0) {
 		return 0;
 	}
-	snprintf(out_path, TENANT_DIR_BYTES, "/tmp/ration-%u", (unsigned)geteuid());
-	return use(how, out_path, out_error, error_bytes);
+	return tenant_dir_last(how, out_path, out_error, error_bytes);
 }
 
 const char *tenant_dir_check_name(const char *name)

@@ -26,6 +26,10 @@ enum tenant_dir_mode {
 int tenant_dir_open(enum tenant_dir_mode mode, char out_path[TENANT_DIR_BYTES], char *out_error,
 		    size_t error_bytes);
 
+/* As that, of the last of these directories, whatever is set. */
+int tenant_dir_last(enum tenant_dir_mode mode, char out_path[TENANT_DIR_BYTES], char *out_error,
+		    size_t error_bytes);
+
 /* NULL when `name` is good for a tenant, else what is wrong and what would be right. */
 const char *tenant_dir_check_name(const char *name);
 

@@ -1,6 +1,7 @@
 #include "tools/tenant_list.h"
 
 #include "tools/region_list.h"
+#include "tools/tenant_place.h"
 #include "tools/tools_common.h"
 
 #include <errno.h>
@@ -24,12 +25,17 @@ static int add(struct tenant_list *list, const char *path, const struct view *vi
 	return 0;
 }
 
-static int read_one(const char *path, bool has_dead, tenant_list_complain *complain,
-		    struct tenant_list *list)
+static int read_one(const struct region_list_entry *region, bool has_dead,
+		    tenant_list_complain *complain, struct tenant_list *list)
 {
 	static struct view view; /* 12 KiB */
-	int rc = view_read(path, &view);
+	const char *path = region->path;
+	int rc;
 
+	/* What some `ration run` has left. Of a scheduler's file that may be HAMi-core's no lock says. */
+	if (!has_dead && region->is_own && tenant_place_lives(path) == 0)
+		return 0;
+	rc = view_read(path, &view);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc < 0) {
@@ -54,7 +60,7 @@ int tenant_list_read(bool has_dead, tenant_list_complain *complain, struct tenan
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; rc == 0 && i < regions.count; i++)
-		rc = read_one(regions.entries[i].path, has_dead, complain, out_list);
+		rc = read_one(&regions.entries[i], has_dead, complain, out_list);
 	region_list_free(&regions);
 	if (rc < 0)
 		tenant_list_free(out_list);

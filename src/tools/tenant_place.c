@@ -92,6 +92,19 @@ static int look_for_life(int fd, bool keeper)
 	return rc > 0 || (rc == 0 && has_robbed(fd)) ? -EBUSY : rc;
 }
 
+int tenant_place_lives(const char *path)
+{
+	int fd = region_fd_up(
+		open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = look_for_life(fd, true);
+	close(fd);
+	return rc == -EBUSY ? 1 : rc;
+}
+
 /*
  * Removes the file unless a process lives in it. With `keeper` true a `ration run` above it counts
  * as life too; the one that calls does not look for itself. 0, -EBUSY when it lives, -ETIMEDOUT

@@ -32,3 +32,9 @@ void tenant_place_end(const char *dir, const char *path);
 
 /* Removes the places in which nobody lives any more. */
 void tenant_place_clean(const char *dir);
+
+/*
+ * Whether a process or a `ration run` has the file: 1 or 0, or -errno. It is not read for that: a
+ * look at one that nobody has costs next to nothing, whatever is in it.
+ */
+int tenant_place_lives(const char *path);

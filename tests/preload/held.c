@@ -2,7 +2,8 @@
  * A call of one thread stays in the driver, as a call may for long; all others go on meanwhile. No
  * lock of ours is held over a driver call. Field faults 46, 81 and 82.
  *
- *   held CALL     one of those below, by the name of the driver's symbol
+ *   held CALL     one of those below, by the name of the driver's symbol; "nvml": a list of NVML's,
+ *                 asked for by a thread before it is refused, or by the library's own
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,11 +20,14 @@ static void *held_thread(void *arg)
 {
 	struct piece piece;
 	CUmodule module;
+	CUdeviceptr p;
 	CUcontext ctx;
 
 	(void)arg;
 	OK(cuCtxSetCurrent(primary));
-	if (!strcmp(call, "cuCtxCreate_v2") || !strcmp(call, "cuCtxDestroy_v2")) {
+	if (!strcmp(call, "nvml")) {
+		IS(cuMemAlloc_v2(&p, client_limit(0)), CUDA_ERROR_OUT_OF_MEMORY);
+	} else if (!strcmp(call, "cuCtxCreate_v2") || !strcmp(call, "cuCtxDestroy_v2")) {
 		OK(cuCtxCreate_v2(&ctx, 0, 0));
 		OK(cuCtxDestroy_v2(ctx));
 	} else if (!strncmp(call, "cuModule", 8)) {
@@ -69,15 +73,21 @@ static void go_on(void)
 int main(int argc, char **argv)
 {
 	int (*is_waiting)(void);
-	void (*release)(void);
+	void (*release)(void), (*hold)(void);
 	pthread_t thread;
+	bool is_nvml;
 
 	CHECK(argc == 2);
 	call = argv[1];
-	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
-	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
-	CHECK(is_waiting && release);
+	is_nvml = !strcmp(call, "nvml");
+	*(void **)&hold = dlsym(RTLD_DEFAULT, "busy_hold");
+	*(void **)&is_waiting = dlsym(RTLD_DEFAULT,
+				      is_nvml ? "busy_is_waiting" : "held_is_waiting");
+	*(void **)&release = dlsym(RTLD_DEFAULT, is_nvml ? "busy_release" : "held_release");
+	CHECK(is_waiting && release && (hold || !is_nvml));
 	primary = client_start();
+	if (is_nvml)
+		hold();
 	alarm(60);
 	CHECK(pthread_create(&thread, NULL, held_thread, NULL) == 0);
 	while (!is_waiting())

@@ -1,8 +1,10 @@
 /*
  * Launches while the kernel ends the program for any system call but the clock's: what a launch
- * needs of the system it has before. The driver has to be one that needs none itself.
+ * needs of the system it has before. The driver has to be one that needs none itself. Allocations
+ * may also have memory looked at and given back, which the driver does and we do to see that the
+ * region is whole: no file is opened, read, asked about or locked.
  *
- *   hot launches | reads
+ *   hot launches | allocations | reads
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -23,6 +25,20 @@ static void launch(long count)
 		OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
+/* Small and large, freed in the order they came. */
+static void allocate(long count)
+{
+	static const size_t bytes[] = { 1000, 3 << 20, 64 << 20 };
+	CUdeviceptr addrs[3];
+
+	for (long i = 0; i < count; i++) {
+		for (int k = 0; k < 3; k++)
+			OK(cuMemAlloc_v2(&addrs[k], bytes[k]));
+		for (int k = 0; k < 3; k++)
+			OK(cuMemFree_v2(addrs[k]));
+	}
+}
+
 static void read_once(void)
 {
 	char byte;
@@ -30,17 +46,20 @@ static void read_once(void)
 	CHECK(read(-1, &byte, 1) == -1);
 }
 
-/* The calling thread may ask for the time, write and end; anything else is its end. */
-static void forbid(void)
+/* The calling thread may ask for the time, write and end, and `more` of these; else it is ended. */
+static void forbid(int more)
 {
-	static const unsigned allowed[] = { SYS_clock_gettime, SYS_write, SYS_exit_group };
-	struct sock_filter code[2 + 2 * 3 + 1];
+	static const unsigned allowed[] = { SYS_clock_gettime, SYS_write, SYS_exit_group,
+					    SYS_madvise,       SYS_mmap,  SYS_munmap,
+					    SYS_brk,           SYS_futex };
+	enum { ALWAYS = 3, MOST = sizeof(allowed) / sizeof(*allowed) };
+	struct sock_filter code[1 + 2 * MOST + 1];
 	struct sock_fprog program = { .filter = code };
 	unsigned short n = 0;
 
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						 offsetof(struct seccomp_data, nr));
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < ALWAYS + more && i < MOST; i++) {
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0,
 							 1);
 		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
@@ -63,9 +82,12 @@ int main(int argc, char **argv)
 	OK(cuModuleLoadData(&module, kernels_ptx));
 	OK(cuModuleGetFunction(&function, module, "empty"));
 	launch(WARM);
-	forbid();
+	allocate(WARM);
+	forbid(strcmp(argv[1], "allocations") ? 0 : 5);
 	if (strcmp(argv[1], "reads") == 0)
 		read_once();
+	if (strcmp(argv[1], "allocations") == 0)
+		allocate(COUNT);
 	launch(COUNT);
 	_exit(0);
 }

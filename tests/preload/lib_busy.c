@@ -9,14 +9,55 @@
  * does
  *   BUSY_LOG=FILE         gets one byte for each list that is asked for
  *   BUSY_UNIFIED=1        the device has no memory of its own: NVML has no figures of it
+ *   BUSY_ERROR=CODE       every list and every question about memory answers that
+ *
+ * busy_hold() has the next list stay inside until busy_release().
  */
 #include "nvml_device.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
 
 enum { GRAPHICS = 1, MPS = 2 };
+
+enum { FREE, ARMED, WAITING };
+
+static _Atomic int held;
+
+EXPORT void busy_hold(void);
+EXPORT int busy_is_waiting(void);
+EXPORT void busy_release(void);
+
+void busy_hold(void)
+{
+	held = ARMED;
+}
+
+int busy_is_waiting(void)
+{
+	return held == WAITING;
+}
+
+void busy_release(void)
+{
+	held = FREE;
+}
+
+static void stay_if_held(void)
+{
+	struct timespec a_while = { 0, 1000000 };
+	int armed = ARMED;
+
+	if (!atomic_compare_exchange_strong(&held, &armed, WAITING))
+		return;
+	while (held == WAITING)
+		nanosleep(&a_while, NULL);
+}
 
 static unsigned number(const char *name, unsigned otherwise)
 {
@@ -61,6 +102,9 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsi
 	nvmlReturn_t res = nvml_device_ask(dev, inout_count, &i);
 
 	log_question();
+	stay_if_held();
+	if (!res)
+		res = (nvmlReturn_t)number("BUSY_ERROR", NVML_SUCCESS);
 	if (res)
 		return res;
 	room = *inout_count;
@@ -84,6 +128,12 @@ static nvmlReturn_t list(nvmlDevice_t dev, unsigned mode, size_t row_bytes, unsi
 	}
 	free(found);
 	return kept > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t dev, unsigned int *inout_count,
+						  nvmlProcessInfo_v1_t *out_infos)
+{
+	return list(dev, 0, sizeof(*out_infos), inout_count, out_infos);
 }
 
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t dev, unsigned int *inout_count,
@@ -198,6 +248,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t dev, nvmlMemory_v2_t *out_m
 	int i;
 	nvmlReturn_t res = nvml_device_ask(dev, out_memory, &i);
 
+	if (!res)
+		res = (nvmlReturn_t)number("BUSY_ERROR", NVML_SUCCESS);
 	if (res)
 		return res;
 	if (number("BUSY_UNIFIED", 0))

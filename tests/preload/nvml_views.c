@@ -493,6 +493,24 @@ static void sizes(int argc, char **argv)
 	}
 }
 
+/* errors: what the lists answer, and whether they left their outputs alone. */
+static void errors(int argc, char **argv)
+{
+	nvmlDevice_t dev = device_of(argc, argv);
+	unsigned char rows[ROOM * ROW_BYTES_MAX];
+
+	for (int i = 0; i < FORMS; i++) {
+		unsigned count = 5;
+		bool is_untouched = true;
+
+		memset(rows, UNTOUCHED, sizeof(rows));
+		client_say(forms[i].name, (uint64_t)forms[i].ask(dev, &count, rows));
+		for (size_t k = 0; k < sizeof(rows); k++)
+			is_untouched &= rows[k] == UNTOUCHED;
+		CHECK(is_untouched && count == 5);
+	}
+}
+
 /* answers: what the memory calls answer. */
 static void answers(int argc, char **argv)
 {
@@ -583,6 +601,7 @@ int main(int argc, char **argv)
 		{ "unopened", unopened },
 		{ "shut", shut },
 		{ "answers", answers },
+		{ "errors", errors },
 		{ "odd", odd },
 		{ 0 },
 	};

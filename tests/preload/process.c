@@ -494,6 +494,43 @@ static void late_calls(int argc, char **argv)
 	OK(cuMemAlloc_v2(&left_over, 100 * MIB));
 }
 
+static void *use_what_is_gone(void *arg)
+{
+	CUdeviceptr p = 0;
+	size_t left, total;
+
+	(void)arg;
+	printf("current %d\n", cuCtxSetCurrent(left_ctx));
+	for (int i = 0; i < 100; i++) {
+		cuCtxSetCurrent(left_ctx);
+		cuMemFree_v2(left_over);
+	}
+	printf("info %d alloc %d free %d\n", cuMemGetInfo_v2(&left, &total),
+	       cuMemAlloc_v2(&p, 4096), cuMemFree_v2(left_over));
+	return NULL;
+}
+
+static void at_exit_after_reset(void)
+{
+	pthread_t thread;
+
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	CHECK(pthread_create(&thread, NULL, use_what_is_gone, NULL) == 0);
+	pthread_join(thread, NULL);
+	if (getenv("RATION_MEM"))
+		CHARGED_IS(0, 0);
+}
+
+/* gone: likewise, from a thread, of what was reset before. */
+static void gone(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	atexit(at_exit_after_reset);
+	left_ctx = client_start();
+	OK(cuMemAlloc_v2(&left_over, 100 * MIB));
+}
+
 /* descriptors: started with 0, 1 and 2 closed; none of ours takes their place. */
 static void descriptors(int argc, char **argv)
 {
@@ -578,6 +615,7 @@ int main(int argc, char **argv)
 		{ "handler", handler },
 		{ "in-handler", in_handler },
 		{ "exit", late_calls },
+		{ "gone", gone },
 		{ "descriptors", descriptors },
 		{ "file-size", file_size },
 		{ "new-root", new_root },

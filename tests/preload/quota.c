@@ -2,6 +2,7 @@
  * Linear, pitched and managed memory and VMM handles under a limit. Which case does what is said at
  * it.
  */
+#include <dlfcn.h>
 #include <errno.h>
 
 #include "client.h"
@@ -29,6 +30,17 @@ static void use(int argc, char **argv)
 	OK(cuMemAlloc_v2(&p, 1));
 	CHARGED_IS(0, CLIENT_CONTEXT_BYTES + BLOCK_BYTES);
 	OK(cuMemFree_v2(p));
+}
+
+/* refusals COUNT: asks so many times for more than there is. */
+static void refusals(int argc, char **argv)
+{
+	CUdeviceptr p;
+
+	CHECK(argc == 1);
+	client_start();
+	for (int i = atoi(argv[0]); i > 0; i--)
+		IS(cuMemAlloc_v2(&p, UINT64_C(1) << 40), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* rest: takes a little; then, when the test says so, all that is left for it in the limit. */
@@ -239,6 +251,72 @@ static void frees(int argc, char **argv)
 	printf(" %d\n", cuMemFree_v2(p));
 }
 
+/* The driver's function itself, past every hook, as who had it before the library was there. */
+static CUresult take_unseen(CUdeviceptr *out, uint64_t bytes)
+{
+	void *(*real_dlsym)(void *, const char *) = NULL;
+	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17" };
+	CUresult (*alloc)(CUdeviceptr *, size_t);
+
+	for (int i = 0; i < 3 && !real_dlsym; i++)
+		*(void **)&real_dlsym = dlvsym(RTLD_DEFAULT, "dlsym", versions[i]);
+	CHECK(real_dlsym);
+	*(void **)&alloc = real_dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
+	CHECK(alloc && alloc != cuMemAlloc_v2);
+	return alloc(out, bytes);
+}
+
+/* A buffer in memory that is imported; the memory stays until both are gone. */
+static void map_external(CUdeviceptr *out, uint64_t bytes)
+{
+	const CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
+	};
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {
+		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+		.size = bytes,
+	};
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = { .size = bytes };
+	CUmemGenericAllocationHandle handle;
+	CUexternalMemory external;
+
+	OK(cuMemCreate(&handle, bytes, &prop, 0));
+	OK(cuMemExportToShareableHandle(&desc.handle.fd, handle,
+					CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	OK(cuImportExternalMemory(&external, &desc));
+	OK(cuExternalMemoryGetMappedBuffer(out, external, &buffer));
+	OK(cuDestroyExternalMemory(external));
+	OK(cuMemRelease(handle));
+}
+
+/*
+ * unknown unseen|external: cuMemFree of what no call of ours gave goes to the driver, which knows
+ * it; and all of the limit is to be had after it, again and again. Field fault 6.
+ */
+static void unknown(int argc, char **argv)
+{
+	CUdeviceptr p, all;
+
+	CHECK(argc == 1);
+	client_start();
+	for (int i = 0; i < 20; i++) {
+		if (!strcmp(argv[0], "external"))
+			map_external(&p, 32 * MIB);
+		else
+			OK(take_unseen(&p, 32 * MIB));
+		OK(cuMemsetD8_v2(p, 1, 32 * MIB));
+		IS(cuMemAlloc_v2(&all, client_limit(0)), CUDA_ERROR_OUT_OF_MEMORY);
+		IS(cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
+		OK(cuMemFree_v2(p));
+		IS(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+		OK(cuMemAlloc_v2(&all, client_limit(0) - CLIENT_CONTEXT_BYTES));
+		OK(cuMemFree_v2(all));
+	}
+	CHARGED_IS(0, CLIENT_CONTEXT_BYTES);
+}
+
 /* NULL outputs, nonsense sizes: the driver's answer, and nothing stays charged. */
 static void odd(int argc, char **argv)
 {
@@ -423,11 +501,13 @@ int main(int argc, char **argv)
 	static const struct client_case cases[] = {
 		{ "use", use },
 		{ "rest", rest },
+		{ "refusals", refusals },
 		{ "failed", failed },
 		{ "hold", hold },
 		{ "exact", exact },
 		{ "mix", mix },
 		{ "frees", frees },
+		{ "unknown", unknown },
 		{ "odd", odd },
 		{ "other-device", other_device },
 		{ "faults", faults },

@@ -2,10 +2,14 @@
  * signals none|before|after|siginfo|chain|jump: handles SIGUSR1 and SIGUSR2 itself, from before or
  * after the driver is started; says how often each came, for each line. With "none" it has no
  * handler; with "chain" it goes on to the one that it found, with "jump" it jumps out of it.
+ * signals waits: without a handler; says how each call that waits has ended, one after the other.
  */
 #include "client.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -86,6 +90,46 @@ static int child_status(void)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* The next call comes with the test's next line. */
+static void say_end(const char *call, bool is_early)
+{
+	char c;
+
+	printf("%s %s\n", call, is_early ? "early" : "whole");
+	fflush(stdout);
+	CHECK(read(STDIN_FILENO, &c, 1) == 1);
+}
+
+static void *post_when_asked(void *sem)
+{
+	sigset_t all;
+	char c;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	CHECK(read(STDIN_FILENO, &c, 1) == 1);
+	sem_post(sem);
+	return NULL;
+}
+
+/* Each wait is long; a line ends those that start again after a signal. */
+static void wait_in_each_way(void)
+{
+	struct timespec minute = { .tv_sec = 60 };
+	struct pollfd nothing = { .fd = -1 };
+	pthread_t thread;
+	sem_t sem;
+	char c;
+
+	say_end("read", read(STDIN_FILENO, &c, 1) != 1);
+	CHECK(sem_init(&sem, 0, 0) == 0);
+	CHECK(pthread_create(&thread, NULL, post_when_asked, &sem) == 0);
+	say_end("sem_wait", sem_wait(&sem) != 0);
+	pthread_join(thread, NULL);
+	say_end("nanosleep", nanosleep(&minute, NULL) < 0 && errno == EINTR);
+	say_end("poll", poll(&nothing, 1, 60000) < 0 && errno == EINTR);
+}
+
 int main(int argc, char **argv)
 {
 	CUdeviceptr addr;
@@ -105,6 +149,10 @@ int main(int argc, char **argv)
 		handle_late(argv[1]);
 	printf("ready\n");
 	fflush(stdout);
+	if (!strcmp(argv[1], "waits")) {
+		wait_in_each_way();
+		return 0;
+	}
 	sigsetjmp(back, 1);
 	while ((c = getchar()) != EOF) {
 		printf("%d %d\n", came[0], came[1]);

@@ -319,22 +319,102 @@ static void near(int argc, char **argv)
 	client_say("host", client_own()->residency[0].host_bytes / MIB);
 }
 
+/* A stream-ordered piece, in the forms of both default streams in turn. */
+static CUresult take_ordered(int n, CUdeviceptr *out, CUmemGenericAllocationHandle *out_handle)
+{
+	(void)out_handle;
+	return n % 2 ? cuMemAllocAsync_ptsz(out, PIECE_BYTES, NULL) :
+		       cuMemAllocAsync(out, PIECE_BYTES, NULL);
+}
+
+static CUresult give_ordered(int n, CUdeviceptr addr, CUmemGenericAllocationHandle handle)
+{
+	(void)handle;
+	return n % 2 ? cuMemFreeAsync(addr, NULL) : cuMemFreeAsync_ptsz(addr, NULL);
+}
+
+static CUresult take_handle(int n, CUdeviceptr *out, CUmemGenericAllocationHandle *out_handle)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+
+	(void)n;
+	(void)out;
+	return cuMemCreate(out_handle, PIECE_BYTES, &prop, 0);
+}
+
+static CUresult give_handle(int n, CUdeviceptr addr, CUmemGenericAllocationHandle handle)
+{
+	(void)n;
+	(void)addr;
+	return cuMemRelease(handle);
+}
+
+/*
+ * fixed ordered|handle: memory that does not lie in host memory. It is refused when the card has no
+ * more, and so says what is free; each piece is freed by the call for its kind, again and again;
+ * what gave way is whole. Field faults 147 and 152.
+ */
+static void fixed(int argc, char **argv)
+{
+	enum { MOST = 64, ROUNDS = 20 };
+	bool is_ordered = argc > 0 && !strcmp(argv[0], "ordered");
+	CUmemGenericAllocationHandle handles[MOST] = { 0 };
+	CUdeviceptr addrs[MOST] = { 0 };
+	size_t free_bytes, total_bytes;
+	uint64_t before;
+
+	begin();
+	before = client_charged(0);
+	for (int round = 0; round < ROUNDS; round++) {
+		CUresult res;
+		int n = 0;
+
+		while ((res = (is_ordered ? take_ordered : take_handle)(n, &addrs[n],
+									&handles[n])) ==
+		       CUDA_SUCCESS)
+			CHECK(++n < MOST);
+		IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(n > 0);
+		OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+		CHECK(free_bytes < 2 * PIECE_BYTES);
+		while (n--)
+			OK((is_ordered ? give_ordered : give_handle)(n, addrs[n], handles[n]));
+		OK(cuCtxSynchronize());
+	}
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	CHARGED_IS(0, before);
+	end();
+}
+
+/* holder: no more than its limit, and what is in it stays, whatever others do. */
+static void holder(int argc, char **argv)
+{
+	uint64_t charged;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	for (unsigned i = 0; i < PIECES; i++) {
+		OK(cuMemAlloc_v2(&pieces[i], PIECE_BYTES));
+		OK(cuMemsetD32_v2(pieces[i], i + 1, PIECE_BYTES / 4));
+	}
+	OK(cuCtxSynchronize());
+	charged = client_charged(0);
+	client_pause("holding");
+	SAME(client_charged(0), charged);
+	end();
+	client_pause("whole");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "hot", hot },
-		{ "scan", scan },
-		{ "fill", fill },
-		{ "busy", busy },
-		{ "rest", rest },
-		{ "keep", keep },
-		{ "all", all },
-		{ "most", most },
-		{ "after", after },
-		{ "near", near },
-		{ "reached", reached },
-		{ "deep", deep },
-		{ 0 },
+		{ "fixed", fixed },     { "holder", holder }, { "hot", hot },
+		{ "scan", scan },       { "fill", fill },     { "busy", busy },
+		{ "rest", rest },       { "keep", keep },     { "all", all },
+		{ "most", most },       { "after", after },   { "near", near },
+		{ "reached", reached }, { "deep", deep },     { 0 },
 	};
 
 	return client_main(argc, argv, cases);

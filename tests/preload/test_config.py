@@ -325,6 +325,21 @@ def test_a_default_region_that_may_hold_a_limit(place):
     assert f"cuInit(0): {OPERATING_SYSTEM}, not 0" in done.err
 
 
+@pytest.mark.parametrize("folder", ["/usr/local/vgpu", "/tmp/vgpu"])
+@pytest.mark.parametrize("settings", [{}, {"CUDA_DEVICE_MEMORY_LIMIT": "100g"}])
+def test_a_login_has_its_container_s_limit(place, folder, settings):
+    """field fault 110: its environment names no region, and the scheduler's is there."""
+    place.run("linked", err=None, RATION_MEM="256m")
+    prepare = f"mount -t tmpfs none /usr/local && mkdir {folder} && cp {place.folder}/region {folder}/0a1b.cache"
+    done = run_by_default(place, prepare, PROGRAMS / "views", "nvml")
+    assert done.values["nvml1.total"] == 256 * MIB
+    # With a living one there, who names limits has not others.
+    script = (f"{{ sleep 10 | env -u CUDA_DEVICE_MEMORY_LIMIT {PROGRAMS}/quota hold 10 >/mnt/held & }} 2>/dev/null && "
+              "until grep -q held /mnt/held; do sleep 0.01; done")
+    done = run_by_default(place, f"{prepare} && {script}", PROGRAMS / "views", "nvml", **settings)
+    assert done.values["nvml1.total"] == 256 * MIB
+
+
 @pytest.mark.parametrize("prepare", [
     "install -m 666 /etc/passwd /tmp/cudevshr.cache", "mkdir /tmp/cudevshr.cache",
     "mkfifo /tmp/cudevshr.cache", "ln -s /etc/passwd /tmp/cudevshr.cache", "chmod 755 /tmp",

@@ -130,6 +130,13 @@ def test_a_call_that_stays_in_the_driver(place, call):
     place.run("held", call, RATION_MEM="512m", HELD=call)
 
 
+# field fault 81: NVML was asked under the lock that every allocation took
+@pytest.mark.plain
+def test_a_question_of_nvml_that_stays_there(place):
+    use(place, "busy")
+    place.run("held", "nvml", RATION_MEM="512m")
+
+
 @pytest.mark.parametrize("what", ["module", "heap", "buffer"])
 def test_what_no_call_shows_beside_an_allocation(place, what):
     """What another thread has reserved and the driver has not given yet is not overlooked."""

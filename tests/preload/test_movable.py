@@ -188,6 +188,16 @@ def test_host_memory_has_an_end(little):
 
 
 @pytest.mark.plain
+def test_an_end_of_host_memory_is_said(little):
+    """Where the card's bound and that of host memory are both reached; one line."""
+    out = little.run(BUILD / "examples" / "hog", "--piece", "32m", RATION_LOG="warn", err=None)
+    assert "got 192 MiB" in out.out
+    (line,) = [line for line in out.err.splitlines() if "refused" in line]
+    assert line.endswith("32 MiB refused: the card has no room for it (0 B are free), "
+                         "nor has host memory: 128 MiB of 128 MiB are in use")
+
+
+@pytest.mark.plain
 def test_what_the_dead_had_is_to_be_had(little):
     """On the card and in host memory, by who was there before they died."""
     program = little.start("spill", "after").await_word("ready")
@@ -218,6 +228,35 @@ def test_what_cannot_be_oversubscribed_is_refused(little, driver, fault):
     folders = f"{BUILD}/preload/{driver}:{BUILD}/sim" if driver else f"{BUILD}/sim"
     done = little.run("quota", "use", status=1, err=None, LD_LIBRARY_PATH=folders, RATION_SIM_FAULT=fault)
     assert "cannot be oversubscribed" in done.err and "cuInit(0)" in done.err
+
+
+# field faults 147 and 152: what cannot spill was managed memory in secret, which its own free refused
+@pytest.mark.plain
+@pytest.mark.parametrize("kind", ["ordered", "handle"])
+def test_what_cannot_lie_in_host_memory_has_an_end(little, kind):
+    little.sim["mem"] = "256m"
+    little.run("spill", "fixed", kind)
+
+
+# field fault 149: nobody could say who fails and who slows down on a full card
+@pytest.mark.plain
+def test_a_full_card_is_the_newcomer_s_affair(place):
+    """As docs/movable.md says: who holds memory keeps it, who comes gets what is left, or spills."""
+    place.sim["mem"] = "384m"
+    holder = place.start("spill", "holder", RATION_MOVABLE=None, RATION_MEM="256m").await_word("holding")
+    held = place.truth()
+    assert held == {holder.pid: OVERHEAD - 2 * MIB + 128 * MIB}
+    place.settings["RATION_REGION"] = place.folder / "newcomer"
+    hog = [BUILD / "examples" / "hog", "--piece", "32m"]
+    # 384 less two contexts and what the other holds.
+    out = place.run(*hog, RATION_MOVABLE=None, RATION_MEM="320m").out
+    assert "got 128 MiB" in out and "total 320 MiB, free 0 MiB" in out
+    assert place.truth() == held
+    place.settings["RATION_REGION"] = place.folder / "spilling"
+    out = place.run(*hog, RATION_MOVABLE=None, RATION_OVERSUBSCRIBE="true", RATION_HOST="1g", RATION_MEM="512m").out
+    assert "got 448 MiB" in out and "total 512 MiB, free 0 MiB" in out
+    assert place.truth() == held
+    holder.go().await_word("whole").go().end()
 
 
 @pytest.mark.plain

@@ -81,6 +81,30 @@ def test_processes_under_the_host_s_pids(foreign_pids):
     assert host_pids == {(pid, pid + HOST) for pid in ours}
 
 
+# field fault 3: the row was looked for on NVML's first card, which was not the process's first
+@pytest.mark.parametrize("visible,card", [("1", 1), ("2,0", 2), ("1,0,2", 1)])
+def test_processes_under_the_host_s_pids_on_another_card(foreign_pids, visible, card):
+    """Each is found on the card it uses, and what is on the others is nobody's of the tenant."""
+    foreign_pids.sim["count"] = 3
+    strangers = [hold(foreign_pids, 20, preload=(), CUDA_VISIBLE_DEVICES=str(i)) for i in range(3)]
+    program = hold(foreign_pids, 100, CUDA_VISIBLE_DEVICES=visible)
+    for other in range(3):
+        mine = {program.pid: CONTEXT + 100 * MIB} if other == card else {}
+        assert foreign_pids.charged(other) == sum(mine.values())
+        assert lists(foreign_pids, other) == ({form: mine for form in COMPUTE} if mine else {})
+        assert foreign_pids.truth(other)[strangers[other].pid + HOST] == CONTEXT + 20 * MIB
+
+
+# field fault 3: 4 GiB under 5.8 on a second card were refused for what the first had
+def test_the_limit_of_another_card_under_the_host_s_pids(foreign_pids):
+    foreign_pids.sim["count"] = 2
+    hold(foreign_pids, 6000, preload=(), CUDA_VISIBLE_DEVICES="0")
+    program = foreign_pids.start("quota", "exact", "vmm", 256 * MIB, CUDA_VISIBLE_DEVICES="1",
+                                 RATION_MEM=f"0:1g,1:{CONTEXT + 23 * 256 * MIB}").await_word("full")
+    assert foreign_pids.charged(1) == CONTEXT + 23 * 256 * MIB and foreign_pids.charged(0) == 0
+    assert program.go().await_word("empty").go().end().values["pieces"] == 23
+
+
 @pytest.mark.parametrize("pids, beyond", [("same", 0), ("host", HOST)])
 def test_the_search_by_itself(place, pids, beyond):
     place.sim["pids"] = pids
@@ -357,6 +381,19 @@ def test_other_amounts(tenants):
         "attributes1": 1024, "attributes2": 1024, "multiprocessors": 7,
         "protected.total": 1024 * MIB, "protected.used": used,
         "protected.free": 1024 * MIB - used}
+
+
+# field fault 105: "Unknown Error" for ever, and nobody could tell whose
+@pytest.mark.parametrize("error", [15, 18, UNKNOWN])
+@pytest.mark.parametrize("mem", ["256m", None])
+def test_errors_are_nvml_s(place, error, mem):
+    """Lost, reset or unknown: the code that NVML has, from every call, with a limit and without."""
+    busy_nvml(place, BUSY_ERROR=str(error), RATION_MEM=mem)
+    answers = place.run("nvml_views", "answers").values
+    assert answers == dict.fromkeys(["memory1", "memory2", "protected"], error)
+    ours = place.run("nvml_views", "errors").values
+    assert ours == place.run("nvml_views", "errors", preload=()).values
+    assert all(ours[form] == error for form in COMPUTE + GRAPHICS + MPS)
 
 
 # field fault 122: a card that shares the host's memory

@@ -148,6 +148,14 @@ def test_calls_at_exit(place):
     free_slots_are_zero(place)
 
 
+# field fault 28: a thread of an exit handler used what was gone, and each call was a line in the log
+def test_calls_at_exit_after_a_reset(place):
+    """The driver's answers, and not a line even where warnings are asked for."""
+    ours = place.run("process", "gone", RATION_MEM="256m", RATION_LOG="warn")
+    assert ours.lines == place.run("process", "gone", preload=()).lines
+    assert place.slots() == {}
+
+
 def test_a_process_that_is_killed(place):
     place.run("process", "kill-me", RATION_MEM="256m", status=-9)
     assert place.charged() == CONTEXT + 100 * MIB

@@ -109,6 +109,12 @@ def test_frees_that_are_none(place):
     assert "again 1" in ours.lines
 
 
+# field fault 6: so was one of what the driver knows and the library does not
+@pytest.mark.parametrize("what", ["unseen", "external"])
+def test_frees_of_what_no_hook_gave(place, what):
+    place.run("quota", "unknown", what, RATION_MEM=LIMIT)
+
+
 # field fault 97
 @pytest.mark.parametrize("limit", [LIMIT, None])
 def test_odd_arguments(place, limit):
@@ -191,6 +197,27 @@ def test_a_device_that_is_really_full(place):
     program = place.start("quota", "exact", "alloc", 32 * MIB, RATION_MEM="1g").await_word("full")
     assert place.charged() == 160 * MIB == sum(place.truth().values())
     assert program.go().await_word("empty").go().end().values["pieces"] == 3
+
+
+@pytest.mark.parametrize("kind,level,lines", [
+    ("alloc", "warn", 2), ("pitch", "warn", 2), ("vmm", "warn", 2), ("alloc", "error", 0),
+])
+def test_what_the_card_has_no_room_for_is_said(place, kind, level, lines):
+    """Below the limit, since another tenant holds a part of the card. One line for each refusal."""
+    place.sim["mem"] = "512m"
+    other = place.start("quota", "hold", 64, RATION_REGION=place.folder / "other").await_word("held")
+    program = place.start("quota", "exact", kind, 32 * MIB, RATION_MEM="480m", RATION_LOG=level)
+    err = program.await_word("full").go().await_word("empty").go().end().err.splitlines()
+    assert len(err) == lines
+    for line in err:
+        assert line.endswith("): 32 MiB refused: the card has no room for it (0 B are free)")
+    other.go().end()
+
+
+def test_refusals_of_a_full_card_do_not_flood(place):
+    place.sim["mem"] = "160m"
+    done = place.run("quota", "refusals", 100, RATION_LOG="warn", err=None)
+    assert 1 <= done.err.count("the card has no room for it") <= 20
 
 
 # field fault 84, 87: no limit at all

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import BUILD
+from conftest import BUILD, HAMI_PROC_BYTES, HAMI_PROCS
 
 # include/ration/region.h
 SM_LIMIT, UTILIZATION_SWITCH, RECENT_KERNEL = 1728, 2008900, 2008904
@@ -50,9 +50,26 @@ def test_a_hold_ends_with_the_limit(limited):
 
 
 @pytest.mark.parametrize("form", ["kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative",
-                                  "cooperative_ptsz", "graph", "graph_ptsz"])
+                                  "cooperative_ptsz", "multi", "graph", "graph_ptsz", "launch",
+                                  "grid", "grid_async"])
 def test_who_owes_is_held(limited, form):
     owing(limited, "held", form)
+
+
+# field fault 57: another device's use was taken for that of one's own
+@pytest.mark.plain
+@pytest.mark.parametrize("visible", ["1", "1,0", "1,2"])
+@pytest.mark.parametrize("limited_device,holds", [(1, True), (0, False), (2, False)])
+def test_who_owes_is_held_on_the_device_that_is_limited(place, visible, limited_device, holds):
+    """Its first device is card 1, whatever number that has for it; NVML has card 1 second."""
+    place.sim["count"] = 3
+    place.settings.update(RATION_MEM="1g", RATION_SM=f"{limited_device}:1", CUDA_VISIBLE_DEVICES=visible)
+    program = place.start("share", "held").await_word("first").go().await_word("owes").go()
+    if holds:
+        with pytest.raises(pytest.fail.Exception):
+            program.await_word("passed", timeout=0.5)
+    else:
+        program.await_word("passed").go().end()
 
 
 def test_a_child_that_owes_is_held(limited):
@@ -76,6 +93,15 @@ def test_a_launch_without_a_limit_asks_the_system_for_nothing(place):
     place.run("hot", "launches")
     # The kernel does end it for a system call.
     place.run("hot", "reads", status=-signal.SIGSYS)
+
+
+# field faults 155 and 158: each call read files, or the environment, or waited for a file's lock
+@pytest.mark.plain
+@pytest.mark.parametrize("limit", ["1g", None])
+def test_an_allocation_touches_no_file(place, limit):
+    place.settings.update(RATION_MEM=limit,
+                          LD_LIBRARY_PATH=f"{BUILD / 'preload' / 'steady'}:{BUILD / 'sim'}")
+    place.run("hot", "allocations")
 
 
 @pytest.mark.parametrize("how", ["detached", "green", "kept"])
@@ -112,6 +138,46 @@ def test_the_monitor_is_told_of_launches(place):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     program.kill()
+
+
+def await_use(place, slot, device, is_right):
+    """The percentage that HAMi's monitors read of a slot and a device."""
+    at = HAMI_PROCS + HAMI_PROC_BYTES * slot + 1160 + 48 * device + 16
+    deadline = time.monotonic() + 30
+    while True:
+        pct = place.words(at, "Q")[0]
+        assert pct <= 100
+        if is_right(pct):
+            return
+        assert time.monotonic() < deadline, pct
+        time.sleep(0.05)
+
+
+# field faults 119 and 120: the use that monitors showed was always 0, or never 0 again
+@pytest.mark.plain
+@pytest.mark.parametrize("visible, pct, launch_ns", [
+    ("0,1", None, 20000000), ("1,0", "100", 20000000), ("1,0", "30", 10000000)])
+def test_the_monitor_reads_how_busy_a_device_is(place, visible, pct, launch_ns):
+    """With a limit of GPU time, by what is measured; without one, by what NVML says."""
+    place.sim["count"] = 2
+    place.settings.update(RATION_MEM="1g", RATION_SM=pct, CUDA_VISIBLE_DEVICES=visible)
+    device = int(visible[0])
+    program = place.start("share", "busy", launch_ns).await_word("launched 1")
+    await_use(place, 0, device, lambda pct: pct > 10)
+    await_use(place, 0, 1 - device, lambda pct: pct == 0)
+    # It lives on and does nothing.
+    program.await_word("done")
+    await_use(place, 0, device, lambda pct: pct == 0)
+    program.go().end()
+
+
+def test_the_monitor_reads_nothing_of_a_dead_process(place):
+    place.settings["RATION_MEM"] = "1g"
+    program = place.start("nvml_views", "busy").await_word("busy")
+    await_use(place, 0, 0, lambda pct: pct > 10)
+    program.kill()
+    place.run("quota", "use")
+    await_use(place, 0, 0, lambda pct: pct == 0)
 
 
 @pytest.mark.parametrize("policy, switch, holds", [

@@ -36,6 +36,25 @@ def test_signals_suspend_and_resume(place, handler):
     assert done.err == ""
 
 
+@pytest.mark.plain
+def test_waits_that_can_go_on_do(place):
+    """What the kernel never starts again after a handler ends early, as docs/movable.md says."""
+    program = place.start("signals", "waits", RATION_MOVABLE="true", RATION_SIGNALS="true")
+    program.await_word("ready")
+    for call, is_restarted in (("read", True), ("sem_wait", True), ("nanosleep", False), ("poll", False)):
+        time.sleep(0.3)
+        os.kill(program.pid, signal.SIGUSR2)
+        await_status(place, SUSPENDED)
+        if is_restarted:
+            program.go().await_word(f"{call} whole")
+        else:
+            program.await_word(f"{call} early")
+        os.kill(program.pid, signal.SIGUSR1)
+        await_status(place, RUNNING)
+        program.go()
+    program.end()
+
+
 def test_they_are_the_programs_own_otherwise(place):
     program = place.start("signals", "before", RATION_MOVABLE="true")
     program.await_word("ready")

@@ -18,7 +18,7 @@ def check_one_story(values, total, used):
     assert values["total1"] == min(total, 2**32 - 1)
 
 
-@pytest.mark.parametrize("limit,take", [(256, 0), (256, 100), (256, 192), (5000, 100)])
+@pytest.mark.parametrize("limit,take", [(256, 0), (256, 100), (256, 192), (5000, 100), (64, 0)])
 def test_one_story(place, limit, take):
     program = place.start("views", "all", take, RATION_MEM=f"{limit}m").await_word("said")
     values = program.go().end().values

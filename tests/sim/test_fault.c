@@ -1,6 +1,9 @@
 /* Faults on demand. */
 #include "check.h"
 
+#include <string.h>
+#include <unistd.h>
+
 static int nth_call(void *arg)
 {
 	CUcontext ctx;
@@ -73,8 +76,74 @@ static int start_fails(void *arg)
 	return check_end();
 }
 
+static const char *const odd[] = {
+	"cuMemAlloc",
+	"cuMemAlloc:1",
+	"cuMemAlloc:1=",
+	"cuMemAlloc:0=2",
+	"cuMemAlloc:-1=2",
+	"cuMemAlloc:x=2",
+	"cuMemAlloc:1=0",
+	"cuMemAlloc:1=-2",
+	"cuMemAlloc:1=2x",
+	"cuMemAlloc:1=2 ",
+	"cuMemAlloc:1=gone",
+	"cuMemAlloc=1:2",
+	"cuNoSuchCall:1=2",
+	"cuMemAlloc:1=2,cuMemAlok:1=2",
+	"cuMemAlloc:1=2;cuMemFree:1=2",
+	" cuMemAlloc:1=2",
+};
+
+/* A word that cannot be understood would be a test of nothing: the driver does not start. */
+static int odd_words(void *arg)
+{
+	const char *text = odd[*(const size_t *)arg];
+	char said[256] = "";
+	int out[2];
+
+	TRUE(pipe(out) == 0 && dup2(out[1], STDERR_FILENO) >= 0);
+	setenv("RATION_SIM_FAULT", text, 1);
+	check_machine("count=1");
+	EXPECT(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+	EXPECT(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+	TRUE(read(out[0], said, sizeof(said) - 1) > 0);
+	TRUE(!strncmp(said, "ration-sim: RATION_SIM_FAULT: '", 31));
+	/* Once, and the wrong word alone. */
+	TRUE(strchr(said, '\n') == said + strlen(said) - 1);
+	TRUE(!strchr(text, ',') || (strstr(said, "cuMemAlok") && !strstr(said, "cuMemAlloc")));
+	return check_end();
+}
+
+static int missing_what_is_none(void *arg)
+{
+	(void)arg;
+	setenv("RATION_SIM_MISSING", "cuMemAlloc_v2,cuMemAlloc_v9", 1);
+	check_machine("count=1");
+	EXPECT(cuInit(0), CUDA_ERROR_INVALID_VALUE);
+	return check_end();
+}
+
+/* Empty words, as a list that was put together has them, are none. */
+static int empty_words(void *arg)
+{
+	CUdeviceptr a;
+
+	(void)arg;
+	setenv("RATION_SIM_FAULT", ",,cuMemAlloc:1=2,", 1);
+	setenv("RATION_SIM_MISSING", "", 1);
+	check_start("count=1,mem=1g");
+	EXPECT(cuMemAlloc_v2(&a, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemAlloc_v2(&a, 1));
+	return check_end();
+}
+
 int main(void)
 {
+	for (size_t i = 0; i < sizeof(odd) / sizeof(*odd); i++)
+		TRUE(check_child(odd_words, &i));
+	TRUE(check_child(missing_what_is_none, NULL));
+	TRUE(check_child(empty_words, NULL));
 	TRUE(check_child(nth_call, NULL));
 	TRUE(check_child(set_access_fails, NULL));
 	TRUE(check_child(lost, NULL));

@@ -102,6 +102,24 @@ def test_every_target_has_a_line_of_help():
     assert targets <= set(re.findall(r"^make (\S+)", out.stdout, re.M))
 
 
+@pytest.mark.parametrize("target", ["install", "uninstall"])
+@pytest.mark.parametrize("how", ["argument", "environment"])
+def test_a_prefix_reaches_the_script(tmp_path, target, how):
+    """From `make` on, which builds first: the scripts are exchanged for one that says what it was given."""
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text().replace("install: all\n", "install:\n"))
+    (tmp_path / "scripts").mkdir()
+    for name in ("install.sh", "uninstall.sh"):
+        said = tmp_path / "scripts" / name
+        said.write_text('#!/bin/sh\necho "${0##*/} $PREFIX $DESTDIR"\n')
+        said.chmod(0o755)
+    given = {"PREFIX": "/opt/x", "DESTDIR": "/stage"}
+    arguments = [f"{k}={v}" for k, v in given.items()] if how == "argument" else []
+    out = subprocess.run(["make", "-s", target, *arguments], cwd=tmp_path, text=True, capture_output=True,
+                         check=True, timeout=60,
+                         env={"PATH": os.environ["PATH"], **({} if arguments else given)})
+    assert out.stdout == f"{target}.sh /opt/x /stage\n"
+
+
 def commands_of_the_readme():
     """(command, its lines of output) of each block that a reader can type after `make`."""
     for block in re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S):

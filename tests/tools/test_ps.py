@@ -97,6 +97,20 @@ def test_gpu_time_that_was_used(tenants, age_s, busy):
     assert (use["busy_pct"], use["held_s"], tenant["devices"][0]["busy_pct"]) == (busy, 2.5, 0.0)
 
 
+# field fault 174: nobody saw what of a process was in host memory
+def test_what_lies_in_host_memory(tenants):
+    image = two_devices()
+    region.put(image, region.FLAGS_AT, "I", region.MOVABLE)
+    region.set_residency(image, 0, 40 * MIB, 200 * MIB, 0)
+    region.set_residency(image, 5, 0, 3 * MIB, 0)
+    path = tenants.place("a")
+    path.write_bytes(image)
+    with region.alive(path, 0), region.alive(path, 5):
+        processes = tenants()["a"]["processes"]
+    assert [(p["host_bytes"], p["devices"][0]["movable_bytes"]) for p in processes] == [
+        (200 * MIB, 40 * MIB), (3 * MIB, 0)]
+
+
 def test_an_operation_that_did_not_take_place_does_not_count(tenants):
     image = region.blank()
     region.add_device(image, 0, region.UUID, GIB)
@@ -217,6 +231,47 @@ def test_dead_tenants_only_when_asked_for(ration, tenants):
     assert tenant["devices"][0]["used_bytes"] == 0
     assert "ended" in ration("ps", "--all").stdout
     assert tenants() == {}
+
+
+LEFT = """
+mount -t tmpfs -o mode=1777 none /tmp && mount -t tmpfs none /run || exit 77
+cat >/run/living
+fd=$1
+leave() {
+	mkdir -p "$1/x.tenant" && cp /run/living "$1/x.tenant/0123456789abcdef0123456789abcdef.region"
+	chown -R "$2" "$1"
+}
+# Another user's, in the layout of another version; one that is no user's; ours, which goes.
+leave /tmp/ration-1234 1234
+printf '\\001' | dd of=/tmp/ration-1234/x.tenant/0123456789abcdef0123456789abcdef.region bs=1 seek=2011144 \
+	conv=notrunc 2>/run/log
+leave /tmp/ration-preload-x 0
+leave /tmp/ration-1235 0
+leave /tmp/ration-0 0
+chmod 700 /tmp/ration-0
+/proc/self/fd/$fd ps
+echo "--"
+ls /tmp
+/proc/self/fd/$fd ps --all
+"""
+
+
+def test_what_is_left_in_tmp(ration):
+    """No line of it, and nothing said of it; what no `ration run` has made is nobody's tenant."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a mount namespace")
+    env = {k: v for k, v in ration.env.items() if k not in ("RATION_DIR", "XDG_RUNTIME_DIR")}
+    with open(ration.path, "rb") as binary:
+        fd = binary.fileno()
+        out = subprocess.run(["unshare", "-m", "sh", "-c", LEFT, "sh", str(fd)], env=env, pass_fds=(fd,),
+                             input=bytes(two_devices()), capture_output=True, timeout=60, check=False)
+    if out.returncode == 77 or b"unshare" in out.stderr:
+        pytest.skip("no mounts here")
+    shown, left = out.stdout.decode().split("--\n", 1)
+    assert shown == "no tenants\n"
+    assert left.split() == ["ration-0", "ration-1234", "ration-1235", "ration-preload-x", "no", "tenants"]
+    # The other version's is named where all is asked for, and only there.
+    assert out.stderr.decode().count("\n") == 1 and b"/tmp/ration-1234/x.tenant" in out.stderr
 
 
 def test_used_above_the_limit_leaves_nothing_free(tenants):

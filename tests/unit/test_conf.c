@@ -4,6 +4,7 @@
 #include "child.h"
 #include "scratch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -538,6 +539,63 @@ static void test_region_paths(void **state)
 	assert_true(conf.region_is_default);
 }
 
+/* Folders cannot be looked into for want of memory. */
+static bool is_starved;
+
+DIR *opendir(const char *path)
+{
+	int fd;
+
+	if (is_starved) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? NULL : fdopendir(fd);
+}
+
+/* What cannot be looked at lifts no limit. */
+static void test_region_that_cannot_be_looked_for(void **state)
+{
+	(void)state;
+	is_starved = true;
+	assert_int_equal(load_env(ENV("CONTAINER_VGPU_MOUNT=/m")), -EINVAL);
+	assert_non_null(strstr(conf.error, "/m: Cannot allocate memory"));
+	assert_int_equal(load_env(ENV("RATION_REGION=/r")), 0);
+	is_starved = false;
+	assert_int_equal(load_env(ENV("CONTAINER_VGPU_MOUNT=/m")), 0);
+}
+
+/* Without any of these variables, as after a login: what a scheduler has put there. */
+static void test_region_that_is_found(void **state)
+{
+	const int32_t magic = HAMI_MAGIC;
+	char mount[512];
+
+	(void)state;
+	snprintf(mount, sizeof(mount), "CONTAINER_VGPU_MOUNT=%s", scratch_dir);
+	scratch_file("a.cache", "no region", 9);
+	scratch_file("b.cach", &magic, sizeof(magic));
+	scratch_file("libvgpu.so.cache", &magic, sizeof(magic));
+	scratch_file(".cache", &magic, sizeof(magic));
+	assert_int_equal(symlink("b.cach", scratch_path("c.cache")), 0);
+	assert_int_equal(mkfifo(scratch_path("d.cache"), 0666), 0);
+	assert_int_equal(load_env(ENV(mount)), 0);
+	assert_string_equal(conf.region_path, CONF_DEFAULT_REGION);
+	assert_true(conf.region_is_default);
+	scratch_file("f.cache", &magic, sizeof(magic));
+	scratch_file("e.cache", &magic, sizeof(magic));
+	scratch_file("g.cache", &magic, sizeof(magic));
+	assert_int_equal(load_env(ENV(mount)), 0);
+	assert_string_equal(conf.region_path, scratch_path("e.cache"));
+	/* Nobody may run without a limit for want of it. */
+	assert_false(conf.region_is_default || conf.region_is_pod);
+	assert_int_equal(load_env(ENV(mount, "RATION_REGION=/r")), 0);
+	assert_string_equal(conf.region_path, "/r");
+	assert_int_equal(load_env(ENV(mount, "POD_UID=p", "CONTAINER_NAME=n")), 0);
+	assert_true(conf.region_is_pod);
+}
+
 static void test_log_levels(void **state)
 {
 	static const struct {
@@ -791,6 +849,8 @@ int main(void)
 		cmocka_unit_test(test_visible_uuids),
 		cmocka_unit_test(test_odd_visible_devices),
 		cmocka_unit_test(test_region_paths),
+		scratch_test(test_region_that_is_found),
+		cmocka_unit_test(test_region_that_cannot_be_looked_for),
 		cmocka_unit_test(test_log_levels),
 		cmocka_unit_test(test_priority),
 		cmocka_unit_test(test_disable_control),

@@ -1,0 +1,1 @@
+ration_take(${RATION_TEST} drv/sample_busy)

@@ -366,15 +366,15 @@ static void keep(const struct work *w, const struct place *p)
 			      .meter = w->meter };
 }
 
-/* Work of a kind that was not measured yet: may it wait for work elsewhere? */
-static void look_whether_it_waits(struct work *w)
+/* May it wait for work elsewhere? Then the process has such kernels, in its graphs too. */
+static bool may_wait(struct meter *meter, const struct work_call *call)
 {
-	bool is_linked = __atomic_load_n(&w->meter->is_linked, __ATOMIC_RELAXED);
+	bool is_linked = __atomic_load_n(&meter->is_linked, __ATOMIC_RELAXED);
 
-	if (means_may_wait(w->entry) || !collective_may_be(&w->call, is_linked))
-		return;
-	__atomic_store_n(&w->entry->may_wait, 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&w->meter->is_linked, true, __ATOMIC_RELAXED);
+	if (!collective_may_be(call, is_linked))
+		return false;
+	__atomic_store_n(&meter->is_linked, true, __ATOMIC_RELAXED);
+	return true;
 }
 
 /* Holds it, and has it measured. */
@@ -383,9 +383,12 @@ static void begin_metered(struct work *w, struct work_call call)
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, call.stream, call.is_per_thread) : NULL;
 
-	if (!p || !p->meter || work_is_captured(call.stream, call.is_per_thread)) {
-		if (!p || !p->meter)
-			obey_monitor();
+	if (!p || !p->meter) {
+		obey_monitor();
+		return;
+	}
+	if (work_is_captured(call.stream, call.is_per_thread)) {
+		may_wait(p->meter, &call);
 		return;
 	}
 	w->meter = p->meter;
@@ -394,8 +397,8 @@ static void begin_metered(struct work *w, struct work_call call)
 	if (p->context)
 		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
-	if (!means_is_known(w->entry))
-		look_whether_it_waits(w);
+	if (!means_is_known(w->entry) && may_wait(w->meter, &call))
+		__atomic_store_n(&w->entry->may_wait, 1, __ATOMIC_RELAXED);
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
 	if (w->lane && lane_wants_start(w->lane))

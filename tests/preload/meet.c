@@ -13,12 +13,59 @@ enum { ROUNDS = 120, KERNELS = 3 };
 #define KERNEL_NS UINT64_C(300000)
 
 static uint64_t *words;
+static const char *way;
+
+/* The kernel of that name, from where the test wants it. */
+static CUfunction get(const char *name)
+{
+	CUfunction function;
+	CUlibrary library;
+	CUkernel kernel;
+	CUmodule module;
+
+	if (strcmp(way, "library") == 0) {
+		OK(cuLibraryLoadData(&library, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel(&kernel, library, name));
+		return (CUfunction)(void *)kernel;
+	}
+	OK(cuModuleLoadData(&module, kernels_ptx));
+	OK(cuModuleGetFunction(&function, module, name));
+	return function;
+}
+
+static void launch(CUfunction function, CUstream stream, void **params)
+{
+	OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+/* A round; as a graph it is captured anew each time, since the goal is another. */
+static void run_round(CUfunction spin, CUfunction meet, CUstream stream, void **spin_params,
+		      void **meet_params)
+{
+	bool is_graph = strcmp(way, "graph") == 0;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	if (is_graph)
+		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	for (int i = 0; i < KERNELS; i++)
+		launch(spin, stream, spin_params);
+	launch(meet, stream, meet_params);
+	if (!is_graph)
+		return;
+	OK(cuStreamEndCapture(stream, &graph));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, stream));
+	OK(cuStreamSynchronize(stream));
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+}
 
 static void *rank(void *arg)
 {
 	int dev = (int)(intptr_t)arg;
 	CUfunction spin, meet;
-	CUmodule module;
+	CUstream stream;
 	CUcontext ctx;
 	CUdeviceptr own, other;
 	uint64_t ns = KERNEL_NS, round;
@@ -28,24 +75,24 @@ static void *rank(void *arg)
 	OK(cuCtxSetCurrent(ctx));
 	OK(cuMemHostGetDevicePointer_v2(&own, &words[8 * dev], 0));
 	OK(cuMemHostGetDevicePointer_v2(&other, &words[8 * !dev], 0));
-	OK(cuModuleLoadData(&module, kernels_ptx));
-	OK(cuModuleGetFunction(&spin, module, "spin"));
-	OK(cuModuleGetFunction(&meet, module, "ncclMeet"));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	spin = get("spin");
+	meet = get("ncclMeet");
 	for (round = 1; round <= ROUNDS; round++) {
-		for (int i = 0; i < KERNELS; i++)
-			OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, spin_params, NULL));
-		OK(cuLaunchKernel(meet, 1, 1, 1, 1, 1, 1, 0, NULL, meet_params, NULL));
+		run_round(spin, meet, stream, spin_params, meet_params);
 		if (round % 4 == 0)
 			OK(cuCtxSynchronize());
 	}
 	return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_t threads[2];
 	CUcontext ctx;
 
+	CHECK(argc == 2);
+	way = argv[1];
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuCtxSetCurrent(ctx));

@@ -8,7 +8,8 @@
 #include "hook/work_call.h"
 
 /*
- * True if this may be one: the kernel, or a graph of a process that has launched or
- * captured such kernels, which may have some in it. A driver before CUDA 12.3 tells no names. Inside no lock of ours.
+ * True if this may be one: the kernel, or a graph of a process that has launched or captured such
+ * kernels, which may have some in it. A driver before CUDA 12.3 tells no names. Inside no lock of
+ * ours.
  */
 bool collective_may_be(const struct work_call *call, bool has_launched_some);

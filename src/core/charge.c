@@ -348,6 +348,7 @@ void charge_end(struct track_node *node, struct dev dev)
 	if (track_is_weightless(node))
 		charge_look_later(dev);
 	quota_release(dev, QUOTA_DATA, track_end(node));
+	small_settle(dev);
 	charge_over();
 }
 

@@ -404,7 +404,7 @@ CUresult work_begin(struct work *w, struct work_call call)
 		metering_launched_first();
 	if (function_any() && !function_is_settled(call.function)) {
 		w->is_first = true;
-		res = first_launch_begin(&w->first, call.function,
+		res = first_launch_begin(&w->first, call.function, call.stream,
 					 work_is_captured(call.stream, call.is_per_thread));
 	}
 	if (res != CUDA_SUCCESS)

@@ -144,9 +144,12 @@ static CUresult use(const char *how, const struct lazy *lazy)
 
 	if (!strcmp(how, "get") || !strcmp(how, "library-get"))
 		return cuModuleGetFunction(&function, lazy->module, "empty");
-	if (!strcmp(how, "library-kernel")) {
+	if (!strcmp(how, "library-kernel") || !strcmp(how, "library-launch")) {
 		OK(cuLibraryGetKernel(&kernel, lazy->its, "empty"));
-		return cuKernelGetFunction(&function, kernel);
+		function = (CUfunction)(void *)kernel;
+		return strstr(how, "kernel") ?
+			       cuKernelGetFunction(&function, kernel) :
+			       cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	}
 	function = listed(lazy->module);
 	if (!strcmp(how, "launch"))
@@ -234,9 +237,149 @@ static void lazy_large(int argc, char **argv)
 	OK(cuMemFree_v2(addr));
 	OK(use(argv[0], &lazy));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 40 * MIB);
-	OK(cuModuleUnload(lazy.module));
+	OK(lazy.its ? cuLibraryUnload(lazy.its) : cuModuleUnload(lazy.module));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 	client_pause("used");
+}
+
+/* The first use of a kernel in the context `there`, in the way that `how` names. */
+static CUresult use_there(const char *how, CUkernel kernel, CUcontext there, CUstream stream)
+{
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, NULL, NULL);
+	CUfunction function = (CUfunction)(void *)kernel;
+	CUcontext popped;
+	CUgraphNode node;
+	CUgraph graph;
+	CUresult res;
+
+	if (!strcmp(how, "stream"))
+		return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+	if (!strcmp(how, "node")) {
+		params.kern = kernel;
+		params.ctx = there;
+		OK(cuGraphCreate(&graph, 0));
+		return cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params);
+	}
+	OK(cuCtxPushCurrent_v2(there));
+	if (!strcmp(how, "launch"))
+		res = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	else
+		res = cuKernelGetFunction(&function, kernel);
+	OK(cuCtxPopCurrent_v2(&popped));
+	return res;
+}
+
+/*
+ * second HOW DEVICE: kernels that were launched in one context come to another one, whose device is
+ * full; they are let in there when it is not.
+ */
+static void second(int argc, char **argv)
+{
+	CUkernel kernels[LAZY_MODULES];
+	struct image_build elf = elf_of(0, 1000);
+	CUcontext there, popped;
+	CUlibrary library;
+	CUdeviceptr last = 0;
+	CUstream stream;
+	uint64_t before;
+	int in = 0, dev;
+	CUresult res;
+
+	CHECK(argc == 2);
+	dev = atoi(argv[1]);
+	client_start();
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel(&kernels[i], library, "empty"));
+		OK(cuLaunchKernel((CUfunction)(void *)kernels[i], 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				  NULL));
+	}
+	before = client_charged(0);
+	OK(cuCtxCreate_v2(&there, 0, dev));
+	OK(cuStreamCreate(&stream, 0));
+	for (CUdeviceptr addr; cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS;)
+		last = addr;
+	OK(cuCtxPopCurrent_v2(&popped));
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		res = use_there(argv[0], kernels[i], there, stream);
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		in += res == CUDA_SUCCESS;
+		CHECK(client_charged(dev) <= client_limit(dev));
+	}
+	/* The block that is kept back where there is code. */
+	SAME(in, dev == 0);
+	client_pause("used");
+	if (dev)
+		SAME(client_charged(0), before);
+	OK(cuCtxPushCurrent_v2(there));
+	OK(cuMemFree_v2(last));
+	OK(cuCtxPopCurrent_v2(&popped));
+	OK(use_there(argv[0], kernels[in], there, stream));
+	OK(cuLaunchKernel((CUfunction)(void *)kernels[LAZY_MODULES - 1], 1, 1, 1, 1, 1, 1, 0, NULL,
+			  NULL, NULL));
+	free(elf.at);
+}
+
+/* exact: a module may have the last of the limit, as an allocation may. */
+static void exact(int argc, char **argv)
+{
+	struct image_build elf = elf_of(40 * MIB, 100);
+	CUmodule module;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&addr, 60 * MIB));
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), client_limit(0));
+	OK(cuModuleUnload(module));
+	OK(cuMemAlloc_v2(&addr, 40 * MIB));
+	client_pause("exact");
+	free(elf.at);
+}
+
+static uint64_t free_now(void)
+{
+	size_t free_bytes, total_bytes;
+
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	return free_bytes;
+}
+
+/* kept: what is kept back for code, and for small allocations, ends with the last of them. */
+static void kept(int argc, char **argv)
+{
+	struct image_build elf = elf_of(1, 100);
+	uint64_t all;
+	CUkernel kernel;
+	CUlibrary library;
+	CUmodule module;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	all = free_now();
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(all - free_now(), 2 * BLOCK_BYTES);
+	OK(cuModuleUnload(module));
+	SAME(free_now(), all);
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	SAME(free_now(), all);
+	OK(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	CHECK(free_now() <= all - 2 * BLOCK_BYTES);
+	OK(cuLibraryUnload(library));
+	SAME(free_now(), all);
+	OK(cuMemAlloc_v2(&addr, 100));
+	CHECK(free_now() < all);
+	OK(cuMemFree_v2(addr));
+	if (!client_is_movable())
+		SAME(free_now(), all);
+	OK(cuMemAlloc_v2(&addr, all));
+	client_pause("kept");
+	free(elf.at);
 }
 
 int main(int argc, char **argv)
@@ -245,6 +388,9 @@ int main(int argc, char **argv)
 		{ "load", load },
 		{ "lazy", lazy },
 		{ "lazy-large", lazy_large },
+		{ "second", second },
+		{ "exact", exact },
+		{ "kept", kept },
 		{ 0 },
 	};
 

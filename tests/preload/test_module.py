@@ -44,10 +44,38 @@ def test_code_does_not_count(place, how):
 
 
 @pytest.mark.some
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", WAYS + ["library-get", "library-kernel", "library-launch"])
 def test_large_code(place, how):
     limit = CONTEXT + 100 * MIB
     program = place.start("module", "lazy-large", how, RATION_MEM=limit, RATION_MOVABLE="false",
                           CUDA_MODULE_LOADING="LAZY").await_word("used")
     program.go().end()
     assert place.most() <= limit
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("how", ["launch", "get", "stream", "node"])
+def test_a_kernel_in_another_context(place, how, device):
+    """Its library comes there with it, once more, and is let in there."""
+    place.sim["count"] = "2"
+    limit = 2 * CONTEXT + 100 * MIB
+    program = place.start("module", "second", how, device, RATION_MEM=limit, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+    assert place.truth(0) == {program.pid: place.charged(0)}
+    assert place.truth(1) == ({program.pid: place.charged(1)} if device else {})
+    program.go().end()
+    assert place.most() <= limit
+
+
+def test_a_module_fills_the_limit(place):
+    limit = CONTEXT + 100 * MIB
+    program = place.start("module", "exact", RATION_MEM=limit, RATION_MOVABLE="false").await_word("exact")
+    program.go().end()
+    assert place.most() == limit
+
+
+def test_what_is_kept_back_ends(place):
+    program = place.start("module", "kept", RATION_MEM=CONTEXT + 100 * MIB,
+                          CUDA_MODULE_LOADING="LAZY").await_word("kept")
+    program.go().end()

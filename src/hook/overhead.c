@@ -49,18 +49,22 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 /*
  * The call is over, and the card was looked at since: that took off what was reserved, but where it
- * cannot be asked. Where others were in its way, the reservation stays until the next look.
+ * cannot be asked. Where others were in its way, the reservation stays until the next look: then
+ * false.
  */
-static void end_reserved(struct overhead *o)
+static bool end_reserved(struct overhead *o)
 {
 	uint64_t back_bytes = 0;
+	int rc;
 
 	if (!o->reserved_bytes)
-		return;
-	if (charge_reconcile(o->dev, QUOTA_MODULE) == -ENOTSUP)
+		return false;
+	rc = charge_reconcile(o->dev, QUOTA_MODULE);
+	if (rc == -ENOTSUP)
 		back_bytes = o->reserved_bytes;
 	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, back_bytes);
 	o->reserved_bytes = 0;
+	return rc != -EAGAIN;
 }
 
 void overhead_cancel(struct overhead *o)
@@ -70,25 +74,21 @@ void overhead_cancel(struct overhead *o)
 	end_reserved(o);
 }
 
-/* True when it has taken the block that is kept back (core/small.h). */
-static bool took_kept(const struct overhead *o)
-{
-	return o->is_small && !small_may_stay(o->dev, 0);
-}
-
 int overhead_finish(struct overhead *o)
 {
+	bool took_kept;
+
 	if (!o->counts)
 		return 0;
-	o->is_small = o->reserved_bytes > 0;
 	if (o->reserved_bytes)
 		charge_over();
 	o->doubt_bytes = still_reconcile(o->dev, QUOTA_MODULE);
-	end_reserved(o);
+	/* The block that is kept back (core/small.h), as far as it is known what was taken. */
+	took_kept = end_reserved(o) && !small_may_stay(o->dev, 0);
 	/*
 	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
 	 */
-	return (still_is_over(o->dev, o->doubt_bytes) || took_kept(o)) &&
+	return (still_is_over(o->dev, o->doubt_bytes) || took_kept) &&
 			       quota_overhead(o->dev) + o->doubt_bytes > o->before_bytes ?
 		       -EDQUOT :
 		       0;

@@ -16,7 +16,6 @@ struct overhead {
 	struct dev dev;
 	uint64_t before_bytes;
 	uint64_t reserved_bytes;
-	bool is_small; /* after it: what was reserved may be of the block that is kept back */
 	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 

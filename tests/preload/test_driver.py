@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from conftest import BUILD, MIB, PROGRAMS
+from conftest import BUILD, CONTEXT, MIB, PROGRAMS
 
 NOT_FOUND = 500
 DRIVER = "open=libcuda.so.1"
@@ -128,6 +128,13 @@ def test_a_driver_that_fails_to_start(place):
 def test_a_call_that_stays_in_the_driver(place, call):
     use(place, "holding")
     place.run("held", call, RATION_MEM="512m", HELD=call)
+
+
+def test_a_module_at_the_limit_beside_a_call(place):
+    """What is reserved for it and not taken is no reason to refuse it."""
+    use(place, "holding")
+    place.run("held", "cuMemFree_v2", "full", RATION_MEM=2 * CONTEXT + 60 * MIB, HELD="cuMemFree_v2",
+              RATION_MOVABLE="false", CUDA_MODULE_LOADING="LAZY", err=None)
 
 
 @pytest.mark.parametrize("what", ["module", "heap", "buffer"])

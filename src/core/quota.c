@@ -315,16 +315,12 @@ uint64_t quota_kept(struct dev dev)
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc = quota_take(dev, kind, bytes);
-	int64_t end_ns = 0;
 
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
 	reap();
-	do
-		rc = quota_take(dev, kind, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
-	return rc;
+	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), quota_take(dev, kind, bytes));
 }
 
 /* mutex held. */

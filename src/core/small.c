@@ -56,15 +56,12 @@ void small_settle(struct dev dev)
 int small_hope(struct dev dev, bool is_object)
 {
 	struct turn *turn = &state.s.turn[dev.v];
-	int64_t end_ns = 0;
 	int rc;
 
 	if (!(is_object ? track_has_small(dev) : track_has_block(dev)) ||
 	    !turn_take(turn, HOPE_WAIT_NS))
 		return -EDQUOT;
-	do
-		rc = quota_doubt(dev, QUOTA_DATA, TRACK_BLOCK_BYTES);
-	while (rc == -EDQUOT && doubt_await(dev, TRACK_BLOCK_BYTES, &end_ns));
+	rc = DOUBT_TRY(dev, TRACK_BLOCK_BYTES, quota_doubt(dev, QUOTA_DATA, TRACK_BLOCK_BYTES));
 	if (rc < 0)
 		turn_give(turn);
 	return rc;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/quota.h"
+#include "core/root.h"
 #include "shm/residency.h"
 #include "shm/wanted.h"
 
@@ -67,13 +68,19 @@ bool others_give(struct dev dev, uint64_t bytes)
 	return now < before;
 }
 
+static int raise_wanted(void *arg)
+{
+	(void)arg;
+	return wanted_raise();
+}
+
 /* True when the card has more free than before, or enough. */
 static bool ask_all(struct dev dev, uint64_t bytes)
 {
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	uint64_t before_bytes, now_bytes;
 
-	if (others_card_free(dev, &before_bytes) < 0 || !wanted_raise())
+	if (others_card_free(dev, &before_bytes) < 0 || root_do(raise_wanted, NULL) < 0)
 		return false;
 	now_bytes = before_bytes;
 	while (now_bytes < bytes && clock_now_ns() < until_ns) {

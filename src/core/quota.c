@@ -8,6 +8,7 @@
 #include "core/doubt.h"
 #include "core/limit.h"
 #include "core/reaper.h"
+#include "core/root.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
 #include "shm/kept.h"
@@ -267,9 +268,14 @@ int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	return rc;
 }
 
+static int check_path(void *arg)
+{
+	return region_check_path(arg);
+}
+
 void quota_check_path(void)
 {
-	if (is_whole() && region_check_path(state.s.region) < 0)
+	if (is_whole() && root_do(check_path, state.s.region) < 0)
 		lose_region();
 }
 
@@ -283,11 +289,6 @@ static void reap(void)
 void quota_reap(void)
 {
 	reap();
-}
-
-bool quota_serve_reap(void)
-{
-	return is_whole() && reaper_serve(state.s.region, (int)state.s.slot);
 }
 
 void quota_keep_block(struct dev dev, bool has_small)

@@ -93,9 +93,6 @@ void quota_settle(struct dev dev);
 /* Takes off what dead processes held of anything. Before something is refused. */
 void quota_reap(void);
 
-/* Does that for threads that cannot (core/reaper.h); true when any waited. Who serves, often. */
-bool quota_serve_reap(void);
-
 /* This process's slot in the region. */
 unsigned quota_slot(void);
 

@@ -46,22 +46,25 @@ bool others_give(struct dev dev, uint64_t bytes)
 	struct ration_region *own = state.s.own;
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	uint64_t before, now;
+	uint32_t wanted;
 
 	if (!own || !quota_has_region(clock_now_ns()) ||
 	    clock_now_ns() < atomic_load(&state.s.own_again_ns[dev.v]))
 		return false;
-	before = residency_idle_but(own, state.s.slot, dev.v);
+	before = residency_kept_idle_but(own, state.s.slot, dev.v);
 	if (!before)
 		return false;
 	/* What the dead kept comes with the rest of theirs. */
 	quota_reap();
-	__atomic_fetch_add(&own->room_wanted, 1, __ATOMIC_RELEASE);
-	while ((now = residency_idle_but(own, state.s.slot, dev.v)) &&
+	wanted = __atomic_add_fetch(&own->room_wanted, 1, __ATOMIC_RELEASE);
+	while ((now = residency_kept_idle_but(own, state.s.slot, dev.v)) &&
 	       bytes_beyond(before, now) < bytes && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region(clock_now_ns()))
 			return false;
 	}
+	if (now && clock_now_ns() >= until_ns)
+		residency_miss(own, state.s.slot, dev.v, wanted);
 	/* One that is stopped, or busy for long, is not waited for again and again. */
 	if (now >= before)
 		atomic_store(&state.s.own_again_ns[dev.v], clock_now_ns() + VAIN_NS);

@@ -15,14 +15,14 @@ static struct image_build elf_of(uint64_t variable_bytes, uint64_t code_bytes)
 }
 
 /* As that in a fat binary, beside other architectures' that are larger. */
-static struct image_build fatbin_of(const struct image_build *elf, int is_packed)
+static struct image_build fatbin_of(const struct image_build *elf, uint64_t flags)
 {
 	struct image_build b = image_build_fatbin(), other = elf_of(UINT64_C(1) << 40, 1000);
-	struct image_build packed = image_build_lz4(elf->at, elf->bytes);
+	struct image_build packed = flags == IMAGE_ZSTD ? image_build_zstd(elf->at, elf->bytes) :
+							  image_build_lz4(elf->at, elf->bytes);
 
 	image_build_member(&b, IMAGE_ELF, 70, &other, 0, 0);
-	image_build_member(&b, IMAGE_ELF, 90, is_packed ? &packed : elf, is_packed ? elf->bytes : 0,
-			   is_packed ? IMAGE_PACKED : 0);
+	image_build_member(&b, IMAGE_ELF, 90, flags ? &packed : elf, flags ? elf->bytes : 0, flags);
 	free(other.at);
 	free(packed.at);
 	return b;
@@ -65,7 +65,9 @@ static CUresult bring(const char *how, uint64_t variable_bytes, uint64_t code_by
 	CUresult res;
 
 	if (strstr(how, "fatbin"))
-		b = fatbin_of(&elf, strstr(how, "packed") != NULL);
+		b = fatbin_of(&elf, strstr(how, "packed") ? IMAGE_PACKED :
+				    strstr(how, "zstd")   ? IMAGE_ZSTD :
+							    0);
 	if (strstr(how, "library"))
 		res = bring_library(how, &b);
 	else if (strstr(how, "file"))

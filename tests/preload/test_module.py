@@ -5,7 +5,7 @@ import pytest
 
 from conftest import CONTEXT, MIB
 
-FORMS = ["elf", "fatbin", "fatbin-packed"]
+FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
 CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
 
 

@@ -16,7 +16,7 @@ struct fse {
 	} state[1 << FSE_LOG_MOST];
 };
 
-/* A table of which each symbol has so many states; -1: less than one. False where they are wrong. */
+/* Makes one of which each symbol has so many states; -1: less than one. False: they are wrong. */
 bool fse_make(struct fse *out, const int16_t *states, unsigned symbols, unsigned log);
 
 /* One that stands for a symbol without any bits. */

@@ -137,7 +137,7 @@ static inline void image_build_block(struct image_build *b, unsigned kind, size_
 	image_build_word(b, (uint64_t)bytes << 3 | kind << 1 | (unsigned)is_last, 3);
 }
 
-/* A frame of zstd of the bytes: long runs of one byte are blocks of their own, the rest is plain. */
+/* A frame of zstd of the bytes: long runs of one byte are blocks, and what is between them. */
 static inline struct image_build image_build_zstd(const void *plain, size_t bytes)
 {
 	enum { MOST = 128 << 10, RAW = 0, RUN = 1 };

@@ -289,6 +289,17 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstrea
 	return res;
 }
 
+bool first_launch_is_over(CUfunction function, CUstream stream)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	if (!function_any() || function_is_settled(function))
+		return true;
+	ctx = place_of(function, stream);
+	return (ctx || gpu_cuda_current(&ord, &ctx)) && function_has_place(function, ctx);
+}
+
 void first_launch_finish(struct first_launch *f, CUresult res)
 {
 	if (res != CUDA_SUCCESS)

@@ -34,6 +34,11 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstrea
 void first_launch_finish(struct first_launch *f, CUresult res);
 
 /*
+ * True when nothing would be done for such a launch, as long as no place of it is void (hook/again.h).
+ */
+bool first_launch_is_over(CUfunction function, CUstream stream);
+
+/*
  * Before a kernel or function is used in the current context: its library, or its module's code,
  * comes there with it. CUDA_SUCCESS, or that passes the limit.
  */

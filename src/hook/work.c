@@ -349,7 +349,7 @@ static void keep(const struct work *w, const struct place *p)
 	    at->is_per_thread == w->call.is_per_thread && at->stream == w->call.stream)
 		return;
 	if (!w->lane || !means_is_known(w->entry) || capture_any() ||
-	    (function_any() && !function_is_settled(w->call.function)))
+	    !first_launch_is_over(w->call.function, w->call.stream))
 		return;
 	*at = (struct again){ .what = w->call.what,
 			      .amount = w->call.amount,

@@ -54,14 +54,16 @@ def test_large_code(place, how):
 
 
 @pytest.mark.some
+@pytest.mark.parametrize("share", [None, "95"])
+@pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
 @pytest.mark.parametrize("device", [0, 1])
 @pytest.mark.parametrize("how", ["launch", "get", "stream", "node"])
-def test_a_kernel_in_another_context(place, how, device):
+def test_a_kernel_in_another_context(place, how, device, loading, share):
     """Its library comes there with it, once more, and is let in there."""
     place.sim["count"] = "2"
     limit = 2 * CONTEXT + 100 * MIB
     program = place.start("module", "second", how, device, RATION_MEM=limit, RATION_MOVABLE="false",
-                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+                          RATION_SM=share, CUDA_MODULE_LOADING=loading).await_word("used")
     assert place.truth(0) == {program.pid: place.charged(0)}
     assert place.truth(1) == ({program.pid: place.charged(1)} if device else {})
     program.go().end()

@@ -204,8 +204,8 @@ struct ration_residency {
 	uint32_t idle_blocks[RATION_DEVICES];
 	/*
 	 * room_wanted as the owner has seen it, and given; and as it was for who waited in vain
-	 * for that (atomic, any process). While that is ahead of the other, idle_blocks cannot be
-	 * had.
+	 * for that (atomic, any process). While that is ahead of the other, idle_blocks and
+	 * kept_bytes cannot be had.
 	 */
 	uint32_t room_answered, room_missed;
 	uint64_t reserved[3];

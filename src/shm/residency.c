@@ -32,14 +32,18 @@ uint64_t residency_sum(const struct ration_region *own, int place)
 	return sum;
 }
 
+static uint64_t kept_host(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->residency[slot].kept_bytes, __ATOMIC_RELAXED);
+}
+
 uint64_t residency_kept(const struct ration_region *own, unsigned but_slot)
 {
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
 		if (i != but_slot && __atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
-			sum = bytes_sum(sum, __atomic_load_n(&own->residency[i].kept_bytes,
-							     __ATOMIC_RELAXED));
+			sum = bytes_sum(sum, kept_host(own, i));
 	return sum;
 }
 
@@ -82,13 +86,13 @@ void residency_answer(struct ration_region *own, unsigned slot, uint32_t room_wa
 	__atomic_store_n(&own->residency[slot].room_answered, room_wanted, __ATOMIC_RELEASE);
 }
 
-void residency_miss(struct ration_region *own, unsigned but_slot, int card, uint32_t room_wanted)
+void residency_miss(struct ration_region *own, unsigned but_slot, int place, uint32_t room_wanted)
 {
 	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
 		struct ration_residency *r = &own->residency[i];
 
 		if (i == but_slot || !__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) ||
-		    !kept_idle(own, i, card))
+		    !(place == RESIDENCY_HOST ? kept_host(own, i) : kept_idle(own, i, place)))
 			continue;
 		if (is_ahead(room_wanted, __atomic_load_n(&r->room_answered, __ATOMIC_ACQUIRE)))
 			__atomic_store_n(&r->room_missed, room_wanted, __ATOMIC_RELAXED);
@@ -145,10 +149,16 @@ uint64_t residency_host_limit(const struct ration_region *own)
 	return bytes;
 }
 
-/* What is kept is there for whoever of the tenant asks. */
+/* What is kept is there for whoever of the tenant asks, by who answers. */
 static uint64_t host_in_use(const struct ration_region *own)
 {
-	return bytes_beyond(residency_sum(own, RESIDENCY_HOST), residency_kept(own, HAMI_SLOTS));
+	uint64_t bytes = residency_sum(own, RESIDENCY_HOST);
+
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) &&
+		    !is_deaf(&own->residency[i]))
+			bytes = bytes_beyond(bytes, kept_host(own, i));
+	return bytes;
 }
 
 uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes)

@@ -52,8 +52,11 @@ uint64_t residency_kept_idle_but(const struct ration_region *own, unsigned but_s
 /* The slot's owner has given what room_wanted asked for, up to this number. */
 void residency_answer(struct ration_region *own, unsigned slot, uint32_t room_wanted);
 
-/* Somebody waited for the answer to this number in vain: who has idle blocks and gave none. */
-void residency_miss(struct ration_region *own, unsigned but_slot, int card, uint32_t room_wanted);
+/*
+ * Somebody waited for the answer to this number in vain: of who keeps some on the card, or in host
+ * memory.
+ */
+void residency_miss(struct ration_region *own, unsigned but_slot, int place, uint32_t room_wanted);
 
 /* True when the tenant may have more than its cards have. */
 bool residency_is_oversubscribed(const struct ration_region *own);

@@ -144,6 +144,18 @@ static void test_who_does_not_answer_has_nothing_idle(void **state)
 	assert_int_equal(residency_idle(own, 5, 1), 0);
 	residency_miss(own, 5, 1, 10);
 	assert_int_equal(residency_idle(own, 0, 1), 0);
+	/* So it is with host memory. */
+	own->flags = RATION_FLAG_OVERSUBSCRIBE;
+	own->host_bytes = 100 * MIB;
+	assert_int_equal(residency_add(own, 0, RESIDENCY_HOST, 40 * MIB, UINT64_MAX), 0);
+	residency_answer(own, 0, 10);
+	residency_miss(own, HAMI_SLOTS, RESIDENCY_HOST, 11);
+	residency_keep(own, 0, 30 * MIB);
+	assert_int_equal(residency_free(own, 1, 0), 90 * MIB);
+	residency_miss(own, HAMI_SLOTS, RESIDENCY_HOST, 11);
+	assert_int_equal(residency_free(own, 1, 0), 60 * MIB);
+	residency_answer(own, 0, 11);
+	assert_int_equal(residency_free(own, 1, 0), 90 * MIB);
 	/* Its next owner begins anew. */
 	residency_clear(own, 0);
 	residency_set_idle(own, 0, 1, 1);

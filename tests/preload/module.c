@@ -3,6 +3,8 @@
  */
 #include "client_take.h"
 
+#include <pthread.h>
+
 #include "../unit/image_build.h"
 
 /* Machine code with variables of so many bytes and code of others. */
@@ -323,6 +325,72 @@ static void second(int argc, char **argv)
 	free(elf.at);
 }
 
+enum { CROWD = 4, CROWD_ROUNDS = 60, CROWD_LIBRARIES = 3 };
+
+static CUlibrary shared[CROWD_LIBRARIES];
+
+/*
+ * A thread with contexts of its own, one after the other, in which it launches everybody's kernels
+ * and its own, and fills what is left.
+ */
+static void *be_in_crowd(void *arg)
+{
+	int dev = (int)(uintptr_t)arg % 2;
+	struct image_build elf = elf_of(0, 1000);
+	CUcontext ctx;
+	CUlibrary own;
+	CUkernel kernel;
+	CUresult res;
+
+	for (int i = 0; i < CROWD_ROUNDS; i++) {
+		CUdeviceptr addr = 0;
+
+		if (i % 15 == 0)
+			OK(cuCtxCreate_v2(&ctx, 0, dev));
+		OK(cuLibraryLoadData(&own, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		if (i % 3 == 0)
+			cuMemAlloc_v2(&addr, 10 * MIB);
+		for (int k = 0; k <= CROWD_LIBRARIES; k++) {
+			OK(cuLibraryGetKernel(&kernel, k ? shared[k - 1] : own, "empty"));
+			res = cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL,
+					     NULL, NULL);
+			CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+			CHECK(client_charged(dev) <= client_limit(dev));
+		}
+		OK(cuCtxSynchronize());
+		if (addr)
+			OK(cuMemFree_v2(addr));
+		OK(cuLibraryUnload(own));
+		if (i % 15 == 14)
+			OK(cuCtxDestroy_v2(ctx));
+	}
+	free(elf.at);
+	return NULL;
+}
+
+/* crowd: threads, contexts on two devices, and libraries that come and go. */
+static void crowd(int argc, char **argv)
+{
+	struct image_build elf = elf_of(0, 1000);
+	pthread_t threads[CROWD];
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	/* The threads find it. */
+	SAME(client_charged(0), 0);
+	for (int k = 0; k < CROWD_LIBRARIES; k++)
+		OK(cuLibraryLoadData(&shared[k], elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	for (int i = 0; i < CROWD; i++)
+		CHECK(pthread_create(&threads[i], NULL, be_in_crowd, (void *)(uintptr_t)i) == 0);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(threads[i], NULL);
+	for (int k = 0; k < CROWD_LIBRARIES; k++)
+		OK(cuLibraryUnload(shared[k]));
+	client_pause("over");
+	free(elf.at);
+}
+
 /* exact: a module may have the last of the limit, as an allocation may. */
 static void exact(int argc, char **argv)
 {
@@ -392,6 +460,7 @@ int main(int argc, char **argv)
 		{ "lazy", lazy },
 		{ "lazy-large", lazy_large },
 		{ "second", second },
+		{ "crowd", crowd },
 		{ "exact", exact },
 		{ "kept", kept },
 		{ 0 },

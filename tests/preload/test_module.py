@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from conftest import CONTEXT, MIB
+from conftest import BUILD, CONTEXT, MIB
 
 FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
 CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
@@ -66,6 +66,19 @@ def test_a_kernel_in_another_context(place, how, device, loading, share):
                           RATION_SM=share, CUDA_MODULE_LOADING=loading).await_word("used")
     assert place.truth(0) == {program.pid: place.charged(0)}
     assert place.truth(1) == ({program.pid: place.charged(1)} if device else {})
+    program.go().end()
+    assert place.most() <= limit
+
+
+@pytest.mark.parametrize("driver", ["sim", "preload/slow"])
+def test_threads_with_contexts_of_their_own(place, driver):
+    place.settings["LD_LIBRARY_PATH"] = f"{BUILD / driver}:{BUILD / 'sim'}"
+    place.sim["count"] = "2"
+    limit = 2 * CONTEXT + 24 * MIB
+    program = place.start("module", "crowd", RATION_MEM=limit, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("over")
+    assert place.charged(0) == place.charged(1) == 0
+    assert place.truth(0) == place.truth(1) == {}
     program.go().end()
     assert place.most() <= limit
 

@@ -63,13 +63,13 @@ static struct node_kernel either(CUfunction func, CUkernel kernel, CUcontext ctx
 
 static struct node_kernel kernel_of(const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	return p ? either(p->func, p->kern, p->ctx) : (struct node_kernel){ NULL };
+	return p ? either(p->func, p->kern, p->ctx) : (struct node_kernel){ .handle = NULL };
 }
 
 static struct node_kernel kernel_of_any(const CUgraphNodeParams *p)
 {
 	if (!p || p->type != CU_GRAPH_NODE_TYPE_KERNEL)
-		return (struct node_kernel){ NULL };
+		return (struct node_kernel){ .handle = NULL };
 	return either(p->kernel.func, p->kernel.kern, p->kernel.ctx);
 }
 

@@ -33,9 +33,7 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstrea
 			    bool is_captured);
 void first_launch_finish(struct first_launch *f, CUresult res);
 
-/*
- * True when nothing would be done for such a launch, as long as no place of it is void (hook/again.h).
- */
+/* True when nothing is to be done for such a launch, until what hook/again.h keeps is void. */
 bool first_launch_is_over(CUfunction function, CUstream stream);
 
 /*

@@ -119,6 +119,12 @@ uint64_t quota_limit(struct dev dev);
 bool quota_has_region(int64_t now_ns);
 
 /*
+ * Takes the slot back where the program has closed what held it, with the calling thread's root
+ * directory (core/root.h). Who serves, often.
+ */
+void quota_hold_slot(void);
+
+/*
  * Sees that the region was unlinked or another is in its place: as one that is not ours any more.
  */
 void quota_check_path(void);

@@ -54,6 +54,7 @@ static void look_at(struct dev dev, struct cuda_ord ord)
 static void look(void)
 {
 	quota_check_path();
+	quota_hold_slot();
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };
 		struct dev dev;

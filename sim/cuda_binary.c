@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/lz4.h"
+#include "base/zstd.h"
 #include "cuda_device.h"
 #include "cuda_image.h"
 
@@ -90,7 +91,9 @@ static char *plain_of(const struct member *m)
 		memcpy(plain, at, bytes);
 		return plain;
 	}
-	if (lz4_decode(at, m->packed_bytes, plain, bytes) == (int64_t)bytes)
+	if ((zstd_is(at, m->packed_bytes) ?
+		     zstd_decode(at, m->packed_bytes, plain, bytes) :
+		     lz4_decode(at, m->packed_bytes, plain, bytes)) == (int64_t)bytes)
 		return plain;
 	free(plain);
 	return NULL;

@@ -99,6 +99,13 @@ CUresult cuda_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct cuda_wo
 		return res;
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* of a kernel; a function has its own */
+	if (!p->func && p->ctx) {
+		ctx = p->ctx;
+		res = cuda_context_resolve(&ctx);
+	}
+	if (res != CUDA_SUCCESS)
+		return res;
 	l = (struct cuda_launch){ .func = p->func ? p->func : (CUfunction)p->kern,
 				  .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
 				  .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
@@ -177,10 +184,12 @@ static CUresult kernel_params(enum cuda_id id, CUgraphNode node, CUDA_KERNEL_NOD
 					  .blockDimZ = w->launch.block[2],
 					  .sharedMemBytes = w->launch.shared_bytes,
 					  .kernelParams = w->launch.param_at };
-	if (cuda_object_is(OBJECT_KERNEL, w->launch.func))
+	if (cuda_object_is(OBJECT_KERNEL, w->launch.func)) {
 		out->kern = (CUkernel)w->launch.func;
-	else
+		out->ctx = w->launch.ctx;
+	} else {
 		out->func = w->launch.func;
+	}
 	return cuda_call_end(CUDA_SUCCESS);
 }
 

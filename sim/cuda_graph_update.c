@@ -341,7 +341,8 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 					  .sharedMemBytes = p->kernel.sharedMemBytes,
 					  .kernelParams = p->kernel.kernelParams,
 					  .extra = p->kernel.extra,
-					  .kern = p->kernel.kern });
+					  .kern = p->kernel.kern,
+					  .ctx = p->kernel.ctx });
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		return set_copy(id, exec, node, &p->memcpy.copyParams, p->memcpy.copyCtx);
 	case CU_GRAPH_NODE_TYPE_MEMSET:

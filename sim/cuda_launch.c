@@ -10,6 +10,7 @@
 #include "cuda_launch.h"
 #include "cuda_limit.h"
 #include "cuda_module.h"
+#include "cuda_object.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
@@ -115,6 +116,7 @@ CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	work->launch.kernel = func->kernel;
 	work->launch.func = launch->func;
+	work->launch.ctx = ctx;
 	work->launch.shared_bytes = launch->shared_bytes;
 	work->launch.local_bytes = cuda_function_local_bytes(func);
 	memcpy(work->launch.grid, launch->grid, sizeof(launch->grid));
@@ -139,6 +141,9 @@ static CUresult launch_on(enum cuda_id id, struct cuda_launch *launch, CUstream 
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuda_stream_find(handle, form, &stream);
+	/* a kernel goes to its stream's context, a function has its own */
+	if (res == CUDA_SUCCESS && cuda_object_is(OBJECT_KERNEL, launch->func))
+		ctx = stream->ctx;
 	if (res == CUDA_SUCCESS && stream->ctx != ctx)
 		res = CUDA_ERROR_INVALID_HANDLE;
 	if (res == CUDA_SUCCESS) {

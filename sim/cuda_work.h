@@ -60,6 +60,7 @@ struct cuda_work {
 			uint64_t param[WORK_PARAMS];
 			void *param_at[WORK_PARAMS]; /* once somebody asked for them */
 			CUfunction func;             /* or a kernel, as it was named */
+			struct CUctx_st *ctx;        /* where it runs */
 			unsigned grid[3], block[3], shared_bytes;
 			uint32_t local_bytes; /* of a thread */
 		} launch;

@@ -174,7 +174,11 @@ struct ration_device {
 	uint64_t context_bytes;       /* what one context was last seen to cost; 0 = not known */
 	uint64_t limit_bytes;  /* devices 16 up only: below, hami.limit_bytes is the one truth */
 	uint64_t sm_limit_pct; /* likewise */
-	uint64_t reserved[6];
+	/* The least that a context was seen to cost, and by how many processes. Atomic. */
+	uint64_t context_least_bytes;
+	uint32_t context_seers;
+	uint32_t reserved0;
+	uint64_t reserved[4];
 };
 
 /* When a limit of GPU time holds. */
@@ -198,7 +202,13 @@ struct ration_residency {
 	uint64_t kept_bytes; /* of host_bytes, what is at hand for the next and has nothing in it */
 	/* Blocks of 2 MiB, of card_bytes: likewise. Who asks for them by room_wanted gets them. */
 	uint32_t idle_blocks[RATION_DEVICES];
-	uint64_t reserved[4];
+	/*
+	 * room_wanted as the owner has seen it, and given; and as it was for who waited in vain
+	 * for that (atomic, any process). While that is ahead of the other, idle_blocks and
+	 * kept_bytes cannot be had.
+	 */
+	uint32_t room_answered, room_missed;
+	uint64_t reserved[3];
 };
 
 /* What is asked of a tenant. */
@@ -320,6 +330,7 @@ RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
 RATION_AT(ration_region, pace, 1388544);
 RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
+RATION_AT(ration_residency, room_answered, 416);
 _Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");

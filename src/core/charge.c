@@ -348,6 +348,7 @@ void charge_end(struct track_node *node, struct dev dev)
 	if (track_is_weightless(node))
 		charge_look_later(dev);
 	quota_release(dev, QUOTA_DATA, track_end(node));
+	small_settle(dev);
 	charge_over();
 }
 
@@ -489,13 +490,7 @@ int charge_reserve_context(struct dev dev, uint64_t bytes)
 
 int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
-	int64_t end_ns = 0;
-	int rc;
-
-	do
-		rc = begin_overhead(dev, kind, bytes, quota_doubt);
-	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
-	return rc;
+	return DOUBT_TRY(dev, bytes, begin_overhead(dev, kind, bytes, quota_doubt));
 }
 
 /*

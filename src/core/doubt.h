@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,6 +18,21 @@
  * try. *end_ns begins as 0 and bounds the naps.
  */
 bool doubt_await(struct dev dev, uint64_t bytes, int64_t *end_ns);
+
+/*
+ * What `call` says, a reservation of `bytes`, made again while it is refused for want of what is in
+ * doubt.
+ */
+#define DOUBT_TRY(dev, bytes, call)                                                        \
+	({                                                                                 \
+		int64_t doubt_end_ns = 0;                                                  \
+		int doubt_rc;                                                              \
+                                                                                           \
+		do                                                                         \
+			doubt_rc = (call);                                                 \
+		while (doubt_rc == -EDQUOT && doubt_await((dev), (bytes), &doubt_end_ns)); \
+		doubt_rc;                                                                  \
+	})
 
 /* What would be left if all that is in doubt came back, but for `but_bytes` of it. */
 uint64_t doubt_left_at_best(struct dev dev, uint64_t but_bytes);

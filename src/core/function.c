@@ -18,6 +18,8 @@ struct function {
 	uint32_t thread_bytes; /* if it is told */
 	const void *owner;
 	const void *ctx; /* NULL: not known, or any */
+	/* Of a kernel: a context that has all for it; NULL: none is known. Atomic. */
+	_Atomic(const void *) place;
 };
 
 /* A chain ends at a slot that was never used. At most half of the slots are. */
@@ -77,6 +79,24 @@ bool function_is_settled(const void *handle)
 	return f && atomic_load_explicit(&f->is_settled, memory_order_relaxed);
 }
 
+bool function_has_place(const void *handle, const void *ctx)
+{
+	const struct function *f = handle && ctx ? find(handle) : NULL;
+
+	return f && atomic_load_explicit(&f->place, memory_order_relaxed) == ctx;
+}
+
+void function_place(const void *handle, const void *ctx)
+{
+	struct function *f;
+
+	pthread_mutex_lock(&state.s.mutex);
+	f = find(handle);
+	if (f && !f->is_ended && f->kind == FUNCTION_KERNEL)
+		atomic_store_explicit(&f->place, ctx, memory_order_relaxed);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 bool function_any(void)
 {
 	return atomic_load_explicit(&state.s.unsettled, memory_order_relaxed) != 0;
@@ -113,6 +133,9 @@ static void copy(struct function_table *to, const struct function_table *from)
 		at->thread_bytes = f->thread_bytes;
 		at->owner = f->owner;
 		at->ctx = f->ctx;
+		atomic_store_explicit(&at->place,
+				      atomic_load_explicit(&f->place, memory_order_relaxed),
+				      memory_order_relaxed);
 		atomic_store_explicit(&at->is_settled,
 				      atomic_load_explicit(&f->is_settled, memory_order_relaxed),
 				      memory_order_relaxed);
@@ -180,6 +203,7 @@ static struct function *make(const void *handle)
 	f->is_told = false;
 	f->kind = FUNCTION_OF_CONTEXT;
 	f->owner = f->ctx = NULL;
+	atomic_store_explicit(&f->place, NULL, memory_order_relaxed);
 	atomic_store_explicit(&f->is_settled, true, memory_order_relaxed);
 	atomic_store_explicit(&f->handle, handle, memory_order_release);
 	return f;
@@ -200,6 +224,7 @@ void function_enter(const void *handle, enum function_kind kind, const void *own
 		f->kind = kind;
 		f->owner = owner;
 		f->ctx = NULL;
+		atomic_store_explicit(&f->place, NULL, memory_order_relaxed);
 		set_settled(f, false);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -280,13 +305,27 @@ struct room {
 	uint32_t thread_bytes, least_bytes;
 };
 
+static bool is_settled(const struct function *f)
+{
+	return atomic_load_explicit(&f->is_settled, memory_order_relaxed);
+}
+
+static bool is_of_library(const struct function *f)
+{
+	return f->kind == FUNCTION_KERNEL && f->owner;
+}
+
 static void settle(struct function *f, const void *arg)
 {
 	const struct room *room = arg;
 
 	if (!f->is_told)
 		return;
-	if (f->kind != FUNCTION_OF_CONTEXT)
+	atomic_store_explicit(&f->place, NULL, memory_order_relaxed);
+	/* Whether the library is everywhere, its next launch finds out. */
+	if (is_of_library(f))
+		set_settled(f, is_settled(f) && f->thread_bytes <= room->least_bytes);
+	else if (f->kind != FUNCTION_OF_CONTEXT)
 		set_settled(f, f->thread_bytes <= room->least_bytes);
 	else if (f->ctx == room->ctx)
 		set_settled(f, f->thread_bytes <= room->thread_bytes);
@@ -301,8 +340,23 @@ void function_room(const void *ctx, uint32_t thread_bytes, uint32_t least_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+static void unsettle(struct function *f, const void *arg)
+{
+	(void)arg;
+	if (is_of_library(f))
+		set_settled(f, false);
+}
+
+void function_context_came(void)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	each(unsettle, NULL);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 static void end_one(struct function *f)
 {
+	atomic_store_explicit(&f->place, NULL, memory_order_relaxed);
 	set_settled(f, true);
 	f->is_ended = true;
 }

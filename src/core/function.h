@@ -26,7 +26,10 @@ void function_init(void);
  */
 void function_enter(const void *handle, enum function_kind kind, const void *owner);
 
-/* Its threads need so much local memory; `has_room`: every context that it may run in has that. */
+/*
+ * Its threads need so much local memory; `has_room`: every context that it may run in has that, and
+ * a kernel's library.
+ */
 void function_tell(const void *handle, const void *ctx, uint32_t thread_bytes, bool has_room);
 
 /*
@@ -40,14 +43,25 @@ const void *function_owner(const void *handle);
 /* True when nothing is to be done for its launch; also for NULL. */
 bool function_is_settled(const void *handle);
 
+/*
+ * A kernel that is not settled has all that it needs in this context (NULL: in none) until room is
+ * lost there. And whether it has: a look as of function_is_settled().
+ */
+void function_place(const void *handle, const void *ctx);
+bool function_has_place(const void *handle, const void *ctx);
+
 /* True while there is a function that is not settled. */
 bool function_any(void);
 
 /*
  * A context has local memory for threads of `thread_bytes`, the context that has least for those of
- * `least_bytes`: settles what fits, and nothing else.
+ * `least_bytes`: settles what fits, and nothing else. A library's kernel is only settled by being
+ * told of, since its library has to be in every context too.
  */
 void function_room(const void *ctx, uint32_t thread_bytes, uint32_t least_bytes);
+
+/* A new context, in which no library is: their kernels are not settled until launched again. */
+void function_context_came(void);
 
 /* The most that was told of any function so far, bytes for each thread. */
 uint32_t function_most(void);

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/lz4.h"
+#include "base/zstd.h"
 #include "core/image_elf.h"
 #include "core/image_text.h"
 
@@ -10,9 +11,10 @@
 
 #define FATBIN_MAGIC UINT32_C(0xba55ed50)
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
-#define ZSTD_MAGIC UINT32_C(0xfd2fb528)
 
 enum { KIND_TEXT = 1, KIND_ELF = 2, MEMBERS_MOST = 4096, MEMBER_LEAST_BYTES = 16 };
+/* Four bytes of zstd can be a run of 128 KiB. */
+enum { RATIO_MOST = 32 << 10 };
 
 /* What a variable of the program points to it with. */
 struct wrapper {
@@ -43,31 +45,48 @@ struct member {
 };
 _Static_assert(sizeof(struct header) == 16 && sizeof(struct member) == 64, "as in the file");
 
-static bool is_zstd(const char *packed, uint64_t bytes)
-{
-	uint32_t magic;
+/* A member's bytes as they are packed, and how many they are unpacked: at most, then exactly. */
+struct packed {
+	const char *at;
+	uint64_t bytes, plain_bytes;
+	bool is_zstd;
+};
 
-	if (bytes < sizeof(magic))
-		return false;
-	memcpy(&magic, packed, sizeof(magic));
-	return magic == ZSTD_MAGIC;
+/* Of zstd the frames say it themselves, whatever the header says. */
+static struct packed packed_of(const struct member *m, const char *at)
+{
+	struct packed p = { .at = at,
+			    .bytes = m->packed_bytes ? bytes_least(m->packed_bytes, m->bytes) :
+						       m->bytes,
+			    .plain_bytes = m->plain_bytes };
+
+	p.is_zstd = zstd_is(at, (size_t)p.bytes);
+	if (p.is_zstd)
+		p.plain_bytes = zstd_most_bytes(at, (size_t)p.bytes);
+	return p;
 }
 
-/* Unpacks `bytes` into memory for one more, which is 0. NULL where that cannot be done. */
-static char *unpack(const char *packed, uint64_t bytes, uint64_t plain_bytes)
+/* Unpacks them into memory for one more, which is 0. NULL where that cannot be done. */
+static char *unpack(struct packed *p)
 {
+	int64_t made;
 	char *plain;
 
-	if (plain_bytes > IMAGE_COPY_MOST_BYTES || is_zstd(packed, bytes))
+	if (p->plain_bytes == 0 || p->plain_bytes > IMAGE_COPY_MOST_BYTES)
 		return NULL;
-	plain = malloc((size_t)plain_bytes + 1);
+	plain = malloc((size_t)p->plain_bytes + 1);
 	if (!plain)
 		return NULL;
-	if (lz4_decode(packed, (size_t)bytes, plain, (size_t)plain_bytes) != (int64_t)plain_bytes) {
+	if (p->is_zstd)
+		made = zstd_decode(p->at, (size_t)p->bytes, plain, (size_t)p->plain_bytes);
+	else
+		made = lz4_decode(p->at, (size_t)p->bytes, plain, (size_t)p->plain_bytes);
+	if (made < 0 || (!p->is_zstd && made != (int64_t)p->plain_bytes)) {
 		free(plain);
 		return NULL;
 	}
-	plain[plain_bytes] = '\0';
+	p->plain_bytes = (uint64_t)made;
+	plain[made] = '\0';
 	return plain;
 }
 
@@ -81,14 +100,31 @@ static bool read_plain(const char *plain, uint64_t bytes, struct image_bytes *ou
 	return image_text_read(plain, out);
 }
 
-static bool read_packed(const struct member *m, const char *packed, struct image_bytes *out)
+static bool read_packed(const struct member *m, const char *at, struct image_bytes *out)
 {
-	uint64_t bytes = m->packed_bytes ? bytes_least(m->packed_bytes, m->bytes) : m->bytes;
-	char *plain = m->plain_bytes ? unpack(packed, bytes, m->plain_bytes) : NULL;
-	bool is_known = plain && read_plain(plain, m->plain_bytes, out);
+	struct packed p = packed_of(m, at);
+	char *plain = unpack(&p);
+	bool is_known = plain && read_plain(plain, p.plain_bytes, out);
 
 	free(plain);
 	return is_known;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * How long one is unpacked that cannot be read, at most: as its header says, but no more than any
+ * packing makes of it, nor less than it is, or its frames (`at` NULL: they are not there) make.
+ */
+static uint64_t length_of(const struct member *m, const char *at)
+{
+	uint64_t most = m->bytes < UINT64_MAX / RATIO_MOST ? m->bytes * RATIO_MOST : UINT64_MAX;
+	uint64_t bytes = larger(m->bytes, bytes_least(m->plain_bytes, most));
+
+	return at && packed_of(m, at).is_zstd ? larger(bytes, packed_of(m, at).plain_bytes) : bytes;
 }
 
 /* What one member takes. Where nobody can tell, as much as it is long. */
@@ -100,10 +136,9 @@ static struct image_bytes read_member(const struct image_source *s, uint64_t at,
 	bool is_known = copy &&
 			(read_plain(copy, m->bytes, &bytes) || read_packed(m, copy, &bytes));
 
-	free(copy);
 	if (!is_known)
-		bytes = (struct image_bytes){ .variable_bytes = m->plain_bytes ? m->plain_bytes :
-										 m->bytes };
+		bytes = (struct image_bytes){ .variable_bytes = length_of(m, copy) };
+	free(copy);
 	return bytes;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/device.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -16,3 +17,11 @@
  */
 uint64_t learnt_context_bytes(struct dev dev);
 void learnt_note_context(struct dev dev, uint64_t bytes);
+
+/*
+ * The least that one was seen to cost by processes that each measured it alone; 0 until two have,
+ * since a single figure may be a mistake that nobody could ever correct. And a process has: the
+ * first time, or once more.
+ */
+uint64_t learnt_context_least(struct dev dev);
+void learnt_saw_context(struct dev dev, uint64_t bytes, bool is_first);

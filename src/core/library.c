@@ -4,6 +4,7 @@
 #include "base/process.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@ struct place {
 	struct hash_link link; /* by both */
 	const void *library, *ctx;
 	struct library_need need;
+	struct dev dev;
 	enum library_part part; /* the most that was asked for */
 };
 
@@ -22,6 +24,8 @@ struct library_state {
 	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct hash places;
+	/* Of them, in contexts of each device; written under mutex, atomic. */
+	_Atomic unsigned used[RATION_DEVICES];
 };
 PROCESS_STATE(library_state, state);
 
@@ -37,44 +41,60 @@ static uint64_t key_of(const void *library, const void *ctx)
 	return (uint64_t)(uintptr_t)library ^ (other << 32 | other >> 32);
 }
 
-/* mutex held. Two that have the same key count as one: the second is asked for all the same. */
+/* mutex held: what has their key, which may be others: what has no place is asked for each time. */
 static struct place *find(const void *library, const void *ctx)
 {
 	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
 }
 
-static void enter(const void *library, const void *ctx, struct library_need need,
-		  enum library_part part)
+/*
+ * mutex held: the place, made if there is none; NULL without memory, or for another's key. Without
+ * a context `dev` means nothing.
+ */
+static struct place *make(const void *library, const void *ctx, struct dev dev)
+{
+	struct place *place = find(library, ctx);
+
+	if (place)
+		return place->library == library && place->ctx == ctx ? place : NULL;
+	place = calloc(1, sizeof(*place));
+	if (!place)
+		return NULL;
+	place->library = library;
+	place->ctx = ctx;
+	place->dev = dev;
+	place->link.key = key_of(library, ctx);
+	hash_insert(&state.s.places, &place->link);
+	if (ctx)
+		atomic_fetch_add(&state.s.used[dev.v], 1);
+	return place;
+}
+
+void library_enter(const void *library, const void *ctx, struct dev dev, enum library_part part)
 {
 	struct place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
-	place = find(library, ctx);
-	if (!place) {
-		place = calloc(1, sizeof(*place));
-		if (place) {
-			place->library = library;
-			place->ctx = ctx;
-			place->link.key = key_of(library, ctx);
-			hash_insert(&state.s.places, &place->link);
-		}
-	}
-	if (place && place->library == library && place->ctx == ctx) {
-		place->need = need;
-		if (part > place->part)
-			place->part = part;
-	}
+	place = make(library, ctx, dev);
+	if (place && part > place->part)
+		place->part = part;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void library_enter(const void *library, const void *ctx, enum library_part part)
+void library_note(const void *library, struct library_need need)
 {
-	enter(library, ctx, (struct library_need){ 0 }, part);
+	struct place *place;
+
+	pthread_mutex_lock(&state.s.mutex);
+	place = make(library, NULL, (struct dev){ 0 });
+	if (place)
+		place->need = need;
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void library_note(const void *library, const void *image, uint64_t bytes)
+bool library_any(struct dev dev)
 {
-	enter(library, NULL, (struct library_need){ bytes ? NULL : image, bytes }, LIBRARY_DATA);
+	return atomic_load(&state.s.used[dev.v]) > 0;
 }
 
 struct library_need library_need(const void *library)
@@ -97,17 +117,23 @@ bool library_is_in(const void *library, const void *ctx, enum library_part part)
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, ctx);
-	is_in = place && place->part >= part;
+	is_in = place && place->library == library && place->ctx == ctx && place->part >= part;
 	pthread_mutex_unlock(&state.s.mutex);
 	return is_in;
 }
 
+static void drop(struct place *place)
+{
+	if (place->ctx)
+		atomic_fetch_sub(&state.s.used[place->dev.v], 1);
+	hash_remove(&state.s.places, &place->link);
+	free(place);
+}
+
 static void drop_if_of(struct hash_link *link, void *arg)
 {
-	if (((struct place *)link)->library != arg)
-		return;
-	hash_remove(&state.s.places, link);
-	free(link);
+	if (((struct place *)link)->library == arg)
+		drop((struct place *)link);
 }
 
 void library_end(const void *library)
@@ -119,10 +145,8 @@ void library_end(const void *library)
 
 static void drop_if_in(struct hash_link *link, void *arg)
 {
-	if (((struct place *)link)->ctx != arg)
-		return;
-	hash_remove(&state.s.places, link);
-	free(link);
+	if (((struct place *)link)->ctx == arg)
+		drop((struct place *)link);
 }
 
 void library_end_context(const void *ctx)

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "core/device.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,24 +19,27 @@ void library_init(void);
 /* What of it: who has the code there has all of it. */
 enum library_part { LIBRARY_DATA, LIBRARY_CODE };
 
-/* That was asked for in the context. Without memory for it, it stays unknown. */
-void library_enter(const void *library, const void *ctx, enum library_part part);
+/* That was asked for in the context, on that device. Without memory for it, it stays unknown. */
+void library_enter(const void *library, const void *ctx, struct dev dev, enum library_part part);
 
 /* True when it was asked for there before. */
 bool library_is_in(const void *library, const void *ctx, enum library_part part);
 
 /*
- * It was loaded from an image that stays where it is (NULL: from one that may go), and takes so
- * many bytes in each context, at most; 0 where that is not known (yet).
+ * What it takes in each context, at most; 0 where that is not known. With an image, which stays
+ * where it is, that was not looked at yet.
  */
-void library_note(const void *library, const void *image, uint64_t bytes);
-
-/* What was noted; zeros of an unknown one. The image is NULL where the bytes are known. */
 struct library_need {
 	const void *image;
-	uint64_t bytes;
+	uint64_t bytes, code_bytes; /* at once; with its first function */
 };
+
+/* It was loaded, or looked at; and what was noted, zeros of an unknown one. */
+void library_note(const void *library, struct library_need need);
 struct library_need library_need(const void *library);
+
+/* True when something of any is in a context of the device. */
+bool library_any(struct dev dev);
 
 /* It was unloaded, from every context. */
 void library_end(const void *library);

@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "core/charge.h"
 #include "core/function.h"
+#include "core/library.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct local_area {
 };
 
 struct local_state {
-	/* Zero is an unlocked mutex. Taken before core/charge.h's and core/function.h's. */
+	/* Zero is an unlocked mutex. Taken before core/charge.h's, function.h's and library.h's. */
 	pthread_mutex_t mutex;
 	struct local_area *first; /* mutex */
 };
@@ -85,6 +86,7 @@ static struct local_area *open_area(const void *ctx, struct dev dev)
 				     .reserve_bytes = LOCAL_STACK_BYTES };
 	state.s.first = area;
 	tell_functions(area);
+	function_context_came();
 	return area;
 }
 
@@ -92,8 +94,9 @@ void local_open(const void *ctx, struct dev dev)
 {
 	struct local_area *stale;
 
-	pthread_mutex_lock(&state.s.mutex);
 	/* One of that handle ended unseen. */
+	library_end_context(ctx);
+	pthread_mutex_lock(&state.s.mutex);
 	stale = *find(ctx);
 	if (stale)
 		*find(ctx) = stale->next;
@@ -126,14 +129,40 @@ static int reserve(struct local_growth *g, struct local_area *area)
 	return 0;
 }
 
+/* mutex held: the library's code is in every context, and there is one. */
+static bool is_everywhere(const void *library)
+{
+	for (const struct local_area *a = state.s.first; a; a = a->next)
+		if (!library_is_in(library, a->ctx, LIBRARY_CODE))
+			return false;
+	return state.s.first;
+}
+
+/* mutex held. */
+static void tell_kernel(const void *kernel, const void *ctx, uint32_t thread_bytes)
+{
+	const void *library = function_owner(kernel);
+	const struct local_area *area = *find(ctx);
+	bool has_room = thread_bytes <= least() && (!library || is_everywhere(library));
+
+	function_tell(kernel, NULL, thread_bytes, has_room);
+	if (!has_room && area && thread_bytes <= area->has_bytes &&
+	    library_is_in(library, ctx, LIBRARY_CODE))
+		function_place(kernel, ctx);
+}
+
 /* mutex held. */
 static void tell(const void *handle, const void *ctx, uint32_t thread_bytes)
 {
-	bool is_any = !ctx || function_kind(handle) != FUNCTION_OF_CONTEXT;
-	const struct local_area *area = is_any ? NULL : *find(ctx);
+	enum function_kind kind = function_kind(handle);
+	const struct local_area *area = ctx ? *find(ctx) : NULL;
 	uint32_t room = area ? area->has_bytes : LOCAL_STACK_BYTES;
 
-	if (is_any)
+	if (kind == FUNCTION_KERNEL) {
+		tell_kernel(handle, ctx, thread_bytes);
+		return;
+	}
+	if (!ctx || kind != FUNCTION_OF_CONTEXT)
 		room = least();
 	function_tell(handle, ctx, thread_bytes, thread_bytes <= room);
 }

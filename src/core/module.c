@@ -4,6 +4,7 @@
 #include "base/process.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* The link is first, so that what is found is known by it. */
@@ -16,6 +17,7 @@ struct module_state {
 	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
 	pthread_mutex_t mutex;
 	struct hash modules;
+	_Atomic unsigned count[RATION_DEVICES]; /* on each device; written under mutex, atomic */
 };
 PROCESS_STATE(module_state, state);
 
@@ -36,15 +38,19 @@ void module_enter(const void *module, const struct module_facts *facts)
 
 	pthread_mutex_lock(&state.s.mutex);
 	m = find(module);
-	if (!m) {
+	if (m) {
+		atomic_fetch_sub(&state.s.count[m->facts.dev.v], 1);
+	} else {
 		m = calloc(1, sizeof(*m));
 		if (m) {
 			m->link.key = (uint64_t)(uintptr_t)module;
 			hash_insert(&state.s.modules, &m->link);
 		}
 	}
-	if (m)
+	if (m) {
 		m->facts = *facts;
+		atomic_fetch_add(&state.s.count[facts->dev.v], 1);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -60,6 +66,11 @@ bool module_find(const void *module, struct module_facts *out_facts)
 	return m;
 }
 
+bool module_any(struct dev dev)
+{
+	return atomic_load(&state.s.count[dev.v]) > 0;
+}
+
 void module_came(const void *module)
 {
 	struct module *m;
@@ -73,6 +84,7 @@ void module_came(const void *module)
 
 static void drop(struct hash_link *link)
 {
+	atomic_fetch_sub(&state.s.count[((struct module *)link)->facts.dev.v], 1);
 	hash_remove(&state.s.modules, link);
 	free(link);
 }

@@ -32,6 +32,9 @@ void module_enter(const void *module, const struct module_facts *facts);
 /* What is known; false of an unknown one. */
 bool module_find(const void *module, struct module_facts *out_facts);
 
+/* True when any is on the device. */
+bool module_any(struct dev dev);
+
 /* Its code came to the device. */
 void module_came(const void *module);
 

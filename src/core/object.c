@@ -8,6 +8,7 @@
 #include "core/object_pin.h"
 #include "core/object_small.h"
 #include "core/object_use.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -347,8 +348,10 @@ static struct balance_round begin_round(const struct ration_region *own, bool (*
 
 void object_tick(bool (*is_asked)(void))
 {
+	struct ration_region *own = NULL;
 	struct balance_round round;
 	bool has_far = false, has_begun = false;
+	unsigned slot = 0;
 
 	for (int i = 0; i < RATION_DEVICES; i++) {
 		struct object_device *d = object_device_of((struct dev){ i });
@@ -359,6 +362,11 @@ void object_tick(bool (*is_asked)(void))
 			round = begin_round(d->backing.bounds.own, is_asked);
 		has_begun = true;
 		has_far |= tick(d, &round);
+		own = d->backing.bounds.own;
+		slot = d->backing.bounds.slot;
 	}
+	/* All devices have given. */
+	if (own)
+		residency_answer(own, slot, round.room_wanted);
 	object_use_want(has_far);
 }

@@ -106,13 +106,16 @@ static void ask_others(struct object_device *d, uint64_t bytes)
 {
 	const struct backing_bounds *b = &d->backing.bounds;
 	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;
+	uint32_t wanted;
 
 	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
 	if (!are_others(d) && !wants_host(b))
 		return;
-	__atomic_fetch_add(&b->own->room_wanted, 1, __ATOMIC_RELEASE);
+	wanted = __atomic_add_fetch(&b->own->room_wanted, 1, __ATOMIC_RELEASE);
 	while ((quota_left(d->dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns)
 		clock_sleep_ns(OTHERS_NAP_NS);
+	if (wants_host(b) && clock_now_ns() >= until_ns)
+		residency_miss(b->own, b->slot, RESIDENCY_HOST, wanted);
 }
 
 bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int *step)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/quota.h"
+#include "core/root.h"
 #include "shm/residency.h"
 #include "shm/wanted.h"
 
@@ -45,26 +46,35 @@ bool others_give(struct dev dev, uint64_t bytes)
 	struct ration_region *own = state.s.own;
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	uint64_t before, now;
+	uint32_t wanted;
 
 	if (!own || !quota_has_region(clock_now_ns()) ||
 	    clock_now_ns() < atomic_load(&state.s.own_again_ns[dev.v]))
 		return false;
-	before = residency_idle_but(own, state.s.slot, dev.v);
+	before = residency_kept_idle_but(own, state.s.slot, dev.v);
 	if (!before)
 		return false;
 	/* What the dead kept comes with the rest of theirs. */
 	quota_reap();
-	__atomic_fetch_add(&own->room_wanted, 1, __ATOMIC_RELEASE);
-	while ((now = residency_idle_but(own, state.s.slot, dev.v)) &&
+	wanted = __atomic_add_fetch(&own->room_wanted, 1, __ATOMIC_RELEASE);
+	while ((now = residency_kept_idle_but(own, state.s.slot, dev.v)) &&
 	       bytes_beyond(before, now) < bytes && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region(clock_now_ns()))
 			return false;
 	}
+	if (now && clock_now_ns() >= until_ns)
+		residency_miss(own, state.s.slot, dev.v, wanted);
 	/* One that is stopped, or busy for long, is not waited for again and again. */
 	if (now >= before)
 		atomic_store(&state.s.own_again_ns[dev.v], clock_now_ns() + VAIN_NS);
 	return now < before;
+}
+
+static int raise_wanted(void *arg)
+{
+	(void)arg;
+	return wanted_raise();
 }
 
 /* True when the card has more free than before, or enough. */
@@ -73,7 +83,7 @@ static bool ask_all(struct dev dev, uint64_t bytes)
 	int64_t until_ns = clock_now_ns() + WAIT_NS;
 	uint64_t before_bytes, now_bytes;
 
-	if (others_card_free(dev, &before_bytes) < 0 || !wanted_raise())
+	if (others_card_free(dev, &before_bytes) < 0 || root_do(raise_wanted, NULL) < 0)
 		return false;
 	now_bytes = before_bytes;
 	while (now_bytes < bytes && clock_now_ns() < until_ns) {

@@ -124,16 +124,12 @@ static int reserve(const void *key, uint64_t bytes)
 int pool_reserve(const void *key, uint64_t bytes)
 {
 	int rc = reserve(key, bytes);
-	int64_t end_ns = 0;
 	struct dev dev;
 
 	if (rc != -EDQUOT || !pool_device(key, &dev))
 		return rc;
 	quota_reap();
-	do
-		rc = reserve(key, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
-	return rc;
+	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), reserve(key, bytes));
 }
 
 int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool is_firm)

@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "core/doubt.h"
 #include "core/limit.h"
+#include "core/presence.h"
 #include "core/reaper.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
@@ -20,17 +21,14 @@
 
 /* Looking for dead processes opens the file: programs that ask in a loop do not pay each time. */
 #define SETTLE_EVERY_NS NSEC_PER_MSEC
-/* How long a region's file that was as long as it should be is taken for that. */
-#define CHECK_EVERY_NS NSEC_PER_MSEC
 
 struct quota_state {
 	/* Constant after quota_init(). */
 	struct region *region;
 	struct slot *place; /* what holds our slot; changed under mutex */
 	unsigned slot;
-	_Atomic bool is_gone;       /* the region is not ours any more: nothing is given; atomic */
-	_Atomic int64_t checked_ns; /* when the region was looked at last, 0 = never; atomic */
-	struct limit limit;         /* atomic */
+	_Atomic bool is_missing; /* our slot is not held, and cannot be from here; atomic */
+	struct limit limit;      /* atomic */
 	/* Constant after quota_init(). */
 	bool counts_contexts;
 	_Atomic int64_t settled_ns; /* when quota_settle() looked last, 0 = never; atomic */
@@ -54,6 +52,7 @@ PROCESS_STATE(quota_state, state);
 void quota_init(struct region *region, struct slot *slot)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+	presence_init(region);
 	state.s.region = region;
 	state.s.place = slot;
 	state.s.slot = slot->index;
@@ -73,34 +72,9 @@ static void unlock(void)
 	atomic_fetch_sub(&state.s.changers, 1);
 }
 
-static void lose_region(void)
-{
-	if (!atomic_exchange(&state.s.is_gone, true))
-		log_error("region %s: somebody cleared, removed or replaced it; no more memory is "
-			  "given",
-			  state.s.region->path);
-}
-
-/*
- * False when the region is not the one that we joined; its pages must not be touched then. That the
- * file has not been cut short is asked of the kernel, so not in every call.
- */
 bool quota_has_region(int64_t now_ns)
 {
-	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
-	int rc;
-
-	if (atomic_load_explicit(&state.s.is_gone, memory_order_relaxed))
-		return false;
-	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS) {
-		rc = region_check_words(state.s.region);
-	} else {
-		rc = region_check(state.s.region);
-		atomic_store_explicit(&state.s.checked_ns, now_ns, memory_order_relaxed);
-	}
-	if (rc < 0)
-		lose_region();
-	return rc == 0;
+	return presence_is_there(now_ns);
 }
 
 static bool is_whole(void)
@@ -142,7 +116,10 @@ static void show_host_pid(void)
 		__atomic_store_n(shown, state.s.host_pid, __ATOMIC_RELAXED);
 }
 
-/* mutex held: our slot was taken from us and is back: what we hold is charged to it again. */
+/*
+ * mutex held: our slot was taken from us and is back: what we hold is charged to it again, and no
+ * more, since what was given back meanwhile stands there.
+ */
 static void charge_again(void)
 {
 	show_host_pid();
@@ -159,22 +136,47 @@ static void charge_again(void)
 		h = holder_of(d);
 		if (h->bytes < bytes)
 			account_add(h, bytes - h->bytes, 0);
+		else
+			account_sub(h, h->bytes - bytes);
 		mirror(d, true);
 	}
 }
 
-/* mutex held, before our slot is changed: 0, or -ESTALE when it is not ours any more. */
+/* Until who has the old root directory has taken it back. */
+static void miss_slot(void)
+{
+	if (!atomic_exchange(&state.s.is_missing, true))
+		log_warn("region %s: the program closed its file, and it cannot be opened here; "
+			 "no memory is given until it is held again",
+			 state.s.region->path);
+}
+
+/*
+ * mutex held, before what we hold is changed: 0, or -ESTALE when our slot is not ours any more, or
+ * not now.
+ */
 static int check(void)
 {
 	int rc = is_whole() ? slot_check(state.s.region, state.s.place) : -ESTALE;
 
-	if (rc < 0) {
-		lose_region();
+	if (rc == -ENOENT)
+		miss_slot();
+	else if (rc < 0)
+		presence_lose();
+	if (rc < 0)
 		return -ESTALE;
-	}
-	if (rc == 1)
+	if (rc == 1) {
+		atomic_store(&state.s.is_missing, false);
 		charge_again();
+	}
 	return 0;
+}
+
+void quota_hold_slot(void)
+{
+	lock();
+	check();
+	unlock();
 }
 
 static uint64_t limit_of(struct dev dev, bool is_region_whole)
@@ -269,8 +271,7 @@ int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes)
 
 void quota_check_path(void)
 {
-	if (is_whole() && region_check_path(state.s.region) < 0)
-		lose_region();
+	presence_check_path();
 }
 
 /* Gives back what the dead hold. */
@@ -283,11 +284,6 @@ static void reap(void)
 void quota_reap(void)
 {
 	reap();
-}
-
-bool quota_serve_reap(void)
-{
-	return is_whole() && reaper_serve(state.s.region, (int)state.s.slot);
 }
 
 void quota_keep_block(struct dev dev, bool has_small)
@@ -315,27 +311,24 @@ uint64_t quota_kept(struct dev dev)
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 {
 	int rc = quota_take(dev, kind, bytes);
-	int64_t end_ns = 0;
 
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
 	reap();
-	do
-		rc = quota_take(dev, kind, bytes);
-	while (rc == -EDQUOT && doubt_await(dev, bytes_sum(bytes, quota_kept(dev)), &end_ns));
-	return rc;
+	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), quota_take(dev, kind, bytes));
 }
 
 /* mutex held. */
 static void take_off(int d, enum quota_kind kind, uint64_t bytes)
 {
 	uint64_t *held = &state.s.held_bytes[d][kind];
+	int rc = check();
 
 	if (bytes > *held)
 		bytes = *held;
 	*held -= bytes;
-	if (check() < 0)
+	if (rc < 0)
 		return;
 	mirror(d, false);
 	account_sub(holder_of(d), bytes);
@@ -511,7 +504,7 @@ void quota_leave(void)
 	}
 	lock();
 	state.s.has_left = true;
-	if (!atomic_load(&state.s.is_gone))
+	if (!presence_is_lost())
 		slot_vacate(state.s.region, state.s.place);
 	unlock();
 }

@@ -93,9 +93,6 @@ void quota_settle(struct dev dev);
 /* Takes off what dead processes held of anything. Before something is refused. */
 void quota_reap(void);
 
-/* Does that for threads that cannot (core/reaper.h); true when any waited. Who serves, often. */
-bool quota_serve_reap(void);
-
 /* This process's slot in the region. */
 unsigned quota_slot(void);
 
@@ -120,6 +117,12 @@ uint64_t quota_limit(struct dev dev);
  * the kernel is asked once in a millisecond.
  */
 bool quota_has_region(int64_t now_ns);
+
+/*
+ * Takes the slot back where the program has closed what held it, with the calling thread's root
+ * directory (core/root.h). Who serves, often.
+ */
+void quota_hold_slot(void);
 
 /*
  * Sees that the region was unlinked or another is in its place: as one that is not ours any more.

@@ -4,6 +4,8 @@
 #include "base/process.h"
 #include "base/turn.h"
 #include "core/doubt.h"
+#include "core/library.h"
+#include "core/module.h"
 #include "core/quota.h"
 #include "core/track.h"
 
@@ -16,8 +18,7 @@
 _Static_assert(QUOTA_KEPT_BYTES == TRACK_BLOCK_BYTES, "what is kept back is what a call may take");
 
 struct small_state {
-	_Atomic bool has_modules[RATION_DEVICES]; /* atomic */
-	struct turn turn[RATION_DEVICES];         /* to ask the driver for room */
+	struct turn turn[RATION_DEVICES]; /* to ask the driver for room */
 };
 PROCESS_STATE(small_state, state);
 
@@ -31,15 +32,15 @@ void small_note(struct dev dev)
 	quota_keep_block(dev, true);
 }
 
-void small_note_module(struct dev dev)
-{
-	atomic_store(&state.s.has_modules[dev.v], true);
-	quota_keep_block(dev, true);
-}
-
 static bool has_any(struct dev dev)
 {
-	return track_has_small(dev) || atomic_load(&state.s.has_modules[dev.v]);
+	return track_has_small(dev) || module_any(dev) || library_any(dev);
+}
+
+void small_note_code(struct dev dev)
+{
+	if (has_any(dev))
+		quota_keep_block(dev, true);
 }
 
 void small_settle(struct dev dev)
@@ -55,15 +56,12 @@ void small_settle(struct dev dev)
 int small_hope(struct dev dev, bool is_object)
 {
 	struct turn *turn = &state.s.turn[dev.v];
-	int64_t end_ns = 0;
 	int rc;
 
 	if (!(is_object ? track_has_small(dev) : track_has_block(dev)) ||
 	    !turn_take(turn, HOPE_WAIT_NS))
 		return -EDQUOT;
-	do
-		rc = quota_doubt(dev, QUOTA_DATA, TRACK_BLOCK_BYTES);
-	while (rc == -EDQUOT && doubt_await(dev, TRACK_BLOCK_BYTES, &end_ns));
+	rc = DOUBT_TRY(dev, TRACK_BLOCK_BYTES, quota_doubt(dev, QUOTA_DATA, TRACK_BLOCK_BYTES));
 	if (rc < 0)
 		turn_give(turn);
 	return rc;

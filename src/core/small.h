@@ -19,8 +19,11 @@ void small_init(void);
 /* This process is about to have a small allocation on the device, or has one. */
 void small_note(struct dev dev);
 
-/* It has code on the device, which is small too, and comes when functions are used. */
-void small_note_module(struct dev dev);
+/*
+ * A module or library came to the device, and is in the books: its code is small too, and comes
+ * when functions are used.
+ */
+void small_note_code(struct dev dev);
 
 /* Keeps no block back for this process where it has nothing of that any more. */
 void small_settle(struct dev dev);

@@ -34,6 +34,7 @@ void code_of_library(CUmodule module, CUlibrary library)
 	if (!here(&facts) || (module_find(module, &known) && known.owner == library))
 		return;
 	facts.owner = library;
+	facts.code_bytes = library_need(library).code_bytes;
 	module_enter(module, &facts);
 }
 
@@ -81,6 +82,6 @@ CUresult code_finish(struct code *c, CUresult res)
 	}
 	module_came(c->module);
 	if (c->facts.owner)
-		library_enter(c->facts.owner, c->facts.ctx, LIBRARY_CODE);
+		library_enter(c->facts.owner, c->facts.ctx, c->facts.dev, LIBRARY_CODE);
 	return overhead_finish_lasting(o);
 }

@@ -4,6 +4,7 @@
 #include "core/local.h"
 #include "core/module.h"
 #include "core/object_context.h"
+#include "core/small.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
@@ -24,6 +25,7 @@ static void uncharge(struct dev dev, uint64_t bytes)
 {
 	if (charge_reconcile(dev, QUOTA_CONTEXT) == -ENOTSUP)
 		quota_release(dev, QUOTA_CONTEXT, bytes);
+	small_settle(dev);
 	enter_forget_context(dev);
 }
 

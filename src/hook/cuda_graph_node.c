@@ -6,6 +6,12 @@
 #include "hook/gated.h"
 #include "hook/graph_uses.h"
 
+/* What a node runs: in the current context, but for a kernel that names another. */
+struct node_kernel {
+	CUfunction handle;
+	CUcontext ctx; /* NULL: in the current one */
+};
+
 /*
  * As GATED() for a node that may run a kernel, `kernel` of the parameters a, b, c...: its library
  * comes to the context with it.
@@ -13,11 +19,12 @@
 #define WITH_KERNEL(sym, kernel, ...)                                \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))               \
 	{                                                            \
+		struct node_kernel k = (kernel);                     \
 		CUresult res;                                        \
                                                                      \
 		if (!ENTER_HAS(sym))                                 \
 			return enter_missing();                      \
-		res = first_launch_let_in(kernel);                   \
+		res = first_launch_let_in_at(k.handle, k.ctx);       \
 		if (res != CUDA_SUCCESS)                             \
 			return res;                                  \
 		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
@@ -42,23 +49,28 @@ CHANGE(cuGraphExecMemcpyNodeSetParams, graph_uses_copy(a, b, c), CUgraphExec, CU
 CHANGE(cuGraphExecMemsetNodeSetParams, graph_uses_fill(a, b, c), CUgraphExec, CUgraphNode,
        const CUDA_MEMSET_NODE_PARAMS *, CUcontext)
 
-static CUfunction kernel_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+static struct node_kernel kernel_of_v1(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
-	return p ? p->func : NULL;
+	return (struct node_kernel){ .handle = p ? p->func : NULL };
 }
 
-static CUfunction kernel_of(const CUDA_KERNEL_NODE_PARAMS *p)
+static struct node_kernel either(CUfunction func, CUkernel kernel, CUcontext ctx)
 {
-	if (!p)
-		return NULL;
-	return p->func ? p->func : (CUfunction)(void *)p->kern;
+	if (func)
+		return (struct node_kernel){ .handle = func };
+	return (struct node_kernel){ (CUfunction)(void *)kernel, ctx };
 }
 
-static CUfunction kernel_of_any(const CUgraphNodeParams *p)
+static struct node_kernel kernel_of(const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	return p ? either(p->func, p->kern, p->ctx) : (struct node_kernel){ .handle = NULL };
+}
+
+static struct node_kernel kernel_of_any(const CUgraphNodeParams *p)
 {
 	if (!p || p->type != CU_GRAPH_NODE_TYPE_KERNEL)
-		return NULL;
-	return p->kernel.func ? p->kernel.func : (CUfunction)(void *)p->kernel.kern;
+		return (struct node_kernel){ .handle = NULL };
+	return either(p->kernel.func, p->kernel.kern, p->kernel.ctx);
 }
 
 WITH_KERNEL(cuGraphAddNode, kernel_of_any(e), CUgraphNode *, CUgraph, const CUgraphNode *, size_t,

@@ -5,6 +5,7 @@
 #include "core/learnt.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
+#include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
 #include "hook/overhead.h"
@@ -84,6 +85,13 @@ static void finish(struct reserved *r, struct overhead *o, CUresult res)
 		quota_release(o->dev, QUOTA_CONTEXT, r->heap_bytes);
 }
 
+/* What was launched before may lack room now, also where a launch is like an earlier one. */
+static void shrink(const struct local_use *use)
+{
+	local_shrink(use);
+	again_void();
+}
+
 /*
  * A limit that takes more than the tenant's leaves is not set; one of which that is seen only
  * afterwards is set back.
@@ -110,13 +118,13 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
 		if (res == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE && overhead_fell(&o))
-			local_shrink(&reserved.stack.use);
+			shrink(&reserved.stack.use);
 		return res;
 	}
 	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS &&
 	    limit == CU_LIMIT_STACK_SIZE) {
 		reserved.stack.use.thread_bytes = (uint32_t)before;
-		local_shrink(&reserved.stack.use);
+		shrink(&reserved.stack.use);
 	}
 	return overhead_refuse(&o);
 }

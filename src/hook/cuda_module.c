@@ -17,13 +17,16 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 {
 	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
-	} else if (o->counts) {
-		small_note_module(o->dev);
-		code_loaded(*module, code_bytes);
-	}
-	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
-	module_end(*module);
+	}
+	if (overhead_finish(o) == 0) {
+		if (o->counts)
+			code_loaded(*module, code_bytes);
+		/* Only now: for itself nothing is kept back. */
+		if (o->counts)
+			small_note_code(o->dev);
+		return res;
+	}
 	GATE_CALL(real.cuModuleUnload(*module));
 	return overhead_refuse(o);
 }
@@ -72,7 +75,7 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
 	else if (init_is_member())
-		library_note(*library, need.image, need.bytes);
+		library_note(*library, need);
 	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
 		return res;
 	library_end(*library);
@@ -92,9 +95,12 @@ static bool is_preserved(const CUlibraryOption *options, unsigned count)
 /* An image that may go is looked at now; else it is when the library comes to a context. */
 static struct library_need need_of(const void *code, const CUlibraryOption *options, unsigned count)
 {
+	struct loading loading;
+
 	if (is_preserved(options, count) && !loading_is_eager())
 		return (struct library_need){ .image = code };
-	return (struct library_need){ .bytes = loading_bytes(code) };
+	loading = loading_read(code);
+	return overhead_library_need(&loading);
 }
 
 CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_option *jit_options,
@@ -125,6 +131,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 				    unsigned int count)
 {
 	struct library_need need = { 0 };
+	struct loading loading = { 0 };
 	struct overhead o;
 	CUresult res = CUDA_SUCCESS;
 
@@ -132,7 +139,8 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		need.bytes = loading_file_bytes(path);
+		loading = loading_read_file(path);
+	need = overhead_library_need(&loading);
 	if (loading_is_eager())
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
@@ -161,6 +169,9 @@ static CUresult finish_unload(struct overhead *o, CUresult res)
 		charge_over();
 	if (res == CUDA_SUCCESS)
 		overhead_finish(o);
+	/* A library may have been on any. */
+	for (int d = 0; d < RATION_DEVICES && init_is_member(); d++)
+		small_settle((struct dev){ d });
 	return res;
 }
 

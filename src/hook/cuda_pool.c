@@ -104,13 +104,8 @@ static int doubt(struct pool_doubt *d, CUmemoryPool pool, struct dev dev, uint64
 		 bool is_firm)
 {
 	uint64_t bytes = is_firm ? bytes_sum(most_bytes, POOL_STEP_BYTES) : most_bytes;
-	int64_t end_ns = 0;
-	int rc;
 
-	do
-		rc = pool_doubt(d, pool, most_bytes, is_firm);
-	while (rc == -EDQUOT && doubt_await(dev, bytes, &end_ns));
-	return rc;
+	return DOUBT_TRY(dev, bytes, pool_doubt(d, pool, most_bytes, is_firm));
 }
 
 static int doubt_either(struct pool_doubt *d, CUmemoryPool pool, struct dev dev,

@@ -1,6 +1,7 @@
 #include "hook/first_launch.h"
 
 #include "core/gate.h"
+#include "core/green.h"
 #include "core/library.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
@@ -13,6 +14,7 @@
 #include "hook/metering.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
+#include "hook/stream_key.h"
 
 #include <errno.h>
 
@@ -213,13 +215,56 @@ CUresult first_launch_let_in(CUfunction handle)
 							  let_in_module(handle);
 }
 
-CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured)
+/* Makes it current for the thread, if it is not, until leave(). True when it was not. */
+static bool visit(CUcontext ctx)
+{
+	CUcontext current;
+
+	return ctx && real.cuCtxGetCurrent && real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2 &&
+	       real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != ctx &&
+	       real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
+}
+
+static void leave(bool has_visited)
+{
+	CUcontext popped;
+
+	if (has_visited)
+		real.cuCtxPopCurrent_v2(&popped);
+}
+
+CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx)
+{
+	bool has_visited = visit(ctx);
+	CUresult res = first_launch_let_in(handle);
+
+	leave(has_visited);
+	return res;
+}
+
+/*
+ * A kernel is launched in the context of its stream, whichever is current: of a green context's in
+ * the primary one, which alone more than one thread may have. NULL: in the current one.
+ */
+static CUcontext place_of(CUfunction function, CUstream stream)
+{
+	CUcontext ctx;
+
+	if (stream_key_is_default(stream) || function_kind(function) != FUNCTION_KERNEL ||
+	    !real.cuStreamGetCtx || real.cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
+		return NULL;
+	return (CUcontext)(uintptr_t)green_owner(ctx);
+}
+
+/* In the current context. */
+static CUresult begin(struct first_launch *f, CUfunction function)
 {
 	uint32_t thread_bytes;
+	struct cuda_ord ord;
+	const void *ctx;
 	CUresult res;
 
-	*f = (struct first_launch){ .is_captured = is_captured };
-	if (!counts())
+	if (gpu_cuda_current(&ord, &ctx) && function_has_place(function, ctx))
 		return CUDA_SUCCESS;
 	res = first_launch_let_in(function);
 	if (res != CUDA_SUCCESS)
@@ -227,6 +272,32 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is
 	if (!first_launch_thread_bytes(function, &thread_bytes))
 		return CUDA_SUCCESS;
 	return first_launch_reserve(&f->growth, thread_bytes, function);
+}
+
+CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstream stream,
+			    bool is_captured)
+{
+	bool has_visited;
+	CUresult res;
+
+	*f = (struct first_launch){ .is_captured = is_captured };
+	if (!counts())
+		return CUDA_SUCCESS;
+	has_visited = visit(place_of(function, stream));
+	res = begin(f, function);
+	leave(has_visited);
+	return res;
+}
+
+bool first_launch_is_over(CUfunction function, CUstream stream)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	if (!function_any() || function_is_settled(function))
+		return true;
+	ctx = place_of(function, stream);
+	return (ctx || gpu_cuda_current(&ord, &ctx)) && function_has_place(function, ctx);
 }
 
 void first_launch_finish(struct first_launch *f, CUresult res)

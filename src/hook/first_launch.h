@@ -25,18 +25,25 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library);
 void first_launch_loaded(CUfunction function);
 
 /*
- * Before the launch of a function or kernel that is not settled. CUDA_SUCCESS, then
- * first_launch_finish() follows; or it would pass the limit. What is captured takes memory now or
- * in the graph, as the driver likes.
+ * Before the launch of a function or kernel that is not settled, into that stream. CUDA_SUCCESS,
+ * then first_launch_finish() follows; or it would pass the limit. What is captured takes memory now
+ * or in the graph, as the driver likes.
  */
-CUresult first_launch_begin(struct first_launch *f, CUfunction function, bool is_captured);
+CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstream stream,
+			    bool is_captured);
 void first_launch_finish(struct first_launch *f, CUresult res);
+
+/* True when nothing is to be done for such a launch, until what hook/again.h keeps is void. */
+bool first_launch_is_over(CUfunction function, CUstream stream);
 
 /*
  * Before a kernel or function is used in the current context: its library, or its module's code,
  * comes there with it. CUDA_SUCCESS, or that passes the limit.
  */
 CUresult first_launch_let_in(CUfunction handle);
+
+/* As that in another context; NULL: in the current one. */
+CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx);
 
 /*
  * As first_launch_begin() for whatever gives the threads of the current context so much memory

@@ -28,12 +28,15 @@ struct walk {
 	bool lets_in;
 };
 
-static void see_kernel(struct walk *w, CUfunction func, CUkernel kernel)
+/* A kernel may be of another context than the current one. */
+static void see_kernel(struct walk *w, CUfunction func, CUkernel kernel, CUcontext ctx)
 {
 	uint32_t bytes;
 
-	if (w->lets_in)
-		w->res = first_launch_let_in(func ? func : (CUfunction)(void *)kernel);
+	if (w->lets_in && func)
+		w->res = first_launch_let_in(func);
+	else if (w->lets_in)
+		w->res = first_launch_let_in_at((CUfunction)(void *)kernel, ctx);
 	if (w->res != CUDA_SUCCESS)
 		return;
 	bytes = bytes_of(func, kernel);
@@ -48,10 +51,10 @@ static void see_kernel_node(struct walk *w, CUgraphNode node)
 
 	if (real.cuGraphKernelNodeGetParams_v2) {
 		if (real.cuGraphKernelNodeGetParams_v2(node, &p) == CUDA_SUCCESS)
-			see_kernel(w, p.func, p.kern);
+			see_kernel(w, p.func, p.kern, p.ctx);
 	} else if (real.cuGraphKernelNodeGetParams &&
 		   real.cuGraphKernelNodeGetParams(node, &old) == CUDA_SUCCESS) {
-		see_kernel(w, old.func, NULL);
+		see_kernel(w, old.func, NULL, NULL);
 	}
 }
 
@@ -141,7 +144,7 @@ CUresult graph_local_begin(struct local_growth *growth, CUgraphExec exec)
 static void see_params(struct walk *w, const CUgraphNodeParams *p)
 {
 	if (p && p->type == CU_GRAPH_NODE_TYPE_KERNEL)
-		see_kernel(w, p->kernel.func, p->kernel.kern);
+		see_kernel(w, p->kernel.func, p->kernel.kern, p->kernel.ctx);
 }
 
 /*
@@ -193,7 +196,7 @@ CHANGE(cuGraphExecChildGraphNodeSetParams, see(&w, c), graph_uses_child(a, b, c)
        CUgraphNode, CUgraph)
 CHANGE(cuGraphExecNodeSetParams, see_params(&w, c), graph_uses_node(a, b, c), CUgraphExec,
        CUgraphNode, CUgraphNodeParams *)
-CHANGE(cuGraphExecKernelNodeSetParams, c ? see_kernel(&w, c->func, NULL) : (void)0,
+CHANGE(cuGraphExecKernelNodeSetParams, c ? see_kernel(&w, c->func, NULL, NULL) : (void)0,
        graph_uses_kernel_v1(a, b, c), CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *)
-CHANGE(cuGraphExecKernelNodeSetParams_v2, c ? see_kernel(&w, c->func, c->kern) : (void)0,
+CHANGE(cuGraphExecKernelNodeSetParams_v2, c ? see_kernel(&w, c->func, c->kern, c->ctx) : (void)0,
        graph_uses_kernel(a, b, c), CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *)

@@ -1,6 +1,7 @@
 #include "hook/ipc_ask.h"
 
 #include "base/clock.h"
+#include "core/root.h"
 #include "hook/ipc_socket.h"
 
 #include <errno.h>
@@ -35,6 +36,11 @@ static bool makes_sense(const struct ipc_answer *a)
 	       a->offset_bytes < a->whole_bytes && a->bytes <= a->whole_bytes - a->offset_bytes;
 }
 
+static int connect_to(void *arg)
+{
+	return ipc_socket_connect(arg);
+}
+
 /*
  * 0 with the connection; -ENOENT: there is nothing of the name; -ECONNREFUSED: nobody listens;
  * -EPERM: another process does; -EPIPE: it broke off; -EIDRM: it has no such object any more;
@@ -43,7 +49,7 @@ static bool makes_sense(const struct ipc_answer *a)
 static int ask_at(const struct ipc_name *name, const struct ipc_handle *handle, int *out_fd,
 		  struct ipc_answer *out_answer)
 {
-	int fd = ipc_socket_connect(name), carried = -1, rc;
+	int fd = root_do(connect_to, (void *)(uintptr_t)name), carried = -1, rc;
 
 	if (fd < 0)
 		return fd == -EAGAIN ? -EBUSY : fd == -ECONNREFUSED ? fd : -ENOENT;

@@ -50,13 +50,3 @@ struct loading loading_read_file(const char *path)
 {
 	return path ? split(image_read_file(path, current_arch())) : (struct loading){ 0 };
 }
-
-uint64_t loading_bytes(const void *image)
-{
-	return loading_read(image).bytes;
-}
-
-uint64_t loading_file_bytes(const char *path)
-{
-	return loading_read_file(path).bytes;
-}

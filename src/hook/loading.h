@@ -11,13 +11,10 @@
 bool loading_is_eager(void);
 
 /*
- * Bytes that the image takes at most on the calling thread's device, or on any where it has none;
- * 0 where the image says nothing. Its pages may be gone; what is not there is not read.
+ * Bytes that the image takes at most on the calling thread's device, or on any where it has none:
+ * at once, and with the first use of a function. 0 where the image says nothing, or nothing comes
+ * then. Its pages may be gone; what is not there is not read.
  */
-uint64_t loading_bytes(const void *image);
-uint64_t loading_file_bytes(const char *path);
-
-/* As those, and what comes later, with the first use of a function: 0 where nothing does. */
 struct loading {
 	uint64_t bytes, later_bytes;
 };

@@ -32,7 +32,8 @@ struct making_state {
 	_Atomic unsigned primaries[RATION_DEVICES];
 	/* The least that a context was seen to cost in this process, 0 = not known yet; atomic. */
 	_Atomic uint64_t seen_bytes[RATION_DEVICES];
-	_Atomic int refusals; /* atomic */
+	_Atomic bool has_told[RATION_DEVICES]; /* the region what one costs; atomic */
+	_Atomic int refusals;                  /* atomic */
 };
 PROCESS_STATE(making_state, state);
 
@@ -168,11 +169,11 @@ static int reserve_bytes(struct making *m)
 	if (look_before(m) == 0)
 		rc = charge_reserve_context(m->dev, m->expected_bytes);
 	/*
-	 * Nor on what another process learnt alone: a tenant that holds nothing could never have a
+	 * Nor on what one other process learnt: a tenant that holds nothing could never have a
 	 * context again. The card then says what it really costs.
 	 */
 	if (rc == -EDQUOT && !atomic_load(&state.s.seen_bytes[m->dev.v]) &&
-	    quota_used(m->dev) == 0) {
+	    quota_used(m->dev) == 0 && learnt_context_least(m->dev) <= quota_limit(m->dev)) {
 		m->is_doubted = true;
 		reserve_left(m);
 		rc = 0;
@@ -272,6 +273,8 @@ static void learn(struct making *m, bool is_alone)
 		if (atomic_compare_exchange_weak(seen_bytes, &seen, m->cost_bytes))
 			break;
 	learnt_note_context(m->dev, atomic_load(seen_bytes));
+	learnt_saw_context(m->dev, m->cost_bytes,
+			   !atomic_exchange(&state.s.has_told[m->dev.v], true));
 }
 
 /* No other change of this process's memory has begun since it was looked at. */

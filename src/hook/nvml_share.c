@@ -6,6 +6,7 @@
 #include "base/pid.h"
 #include "base/sys.h"
 #include "core/quota.h"
+#include "core/root.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
 #include "shm/kept.h"
@@ -310,11 +311,16 @@ static bool read_member(const struct region *r, uint32_t devs, unsigned i, uint6
 	return out->pid != 0;
 }
 
+static int reopen(void *arg)
+{
+	return region_reopen(arg);
+}
+
 /* The region is whole: its living members. */
 static int read_members(const struct region *r, uint32_t devs, struct nvml_member *list)
 {
+	int fd = root_do(reopen, (void *)(uintptr_t)r), count = 0;
 	uint64_t namespace = pid_namespace();
-	int fd = region_reopen(r), count = 0;
 
 	/* By the hints: proc_num is in reach of others and must hide nobody. */
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)

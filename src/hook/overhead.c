@@ -49,18 +49,22 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 /*
  * The call is over, and the card was looked at since: that took off what was reserved, but where it
- * cannot be asked. Where others were in its way, the reservation stays until the next look.
+ * cannot be asked. Where others were in its way, the reservation stays until the next look: then
+ * false.
  */
-static void end_reserved(struct overhead *o)
+static bool end_reserved(struct overhead *o)
 {
 	uint64_t back_bytes = 0;
+	int rc;
 
 	if (!o->reserved_bytes)
-		return;
-	if (charge_reconcile(o->dev, QUOTA_MODULE) == -ENOTSUP)
+		return false;
+	rc = charge_reconcile(o->dev, QUOTA_MODULE);
+	if (rc == -ENOTSUP)
 		back_bytes = o->reserved_bytes;
 	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, back_bytes);
 	o->reserved_bytes = 0;
+	return rc != -EAGAIN;
 }
 
 void overhead_cancel(struct overhead *o)
@@ -70,25 +74,21 @@ void overhead_cancel(struct overhead *o)
 	end_reserved(o);
 }
 
-/* True when it has taken the block that is kept back (core/small.h). */
-static bool took_kept(const struct overhead *o)
-{
-	return o->is_small && !small_may_stay(o->dev, 0);
-}
-
 int overhead_finish(struct overhead *o)
 {
+	bool took_kept;
+
 	if (!o->counts)
 		return 0;
-	o->is_small = o->reserved_bytes > 0;
 	if (o->reserved_bytes)
 		charge_over();
 	o->doubt_bytes = still_reconcile(o->dev, QUOTA_MODULE);
-	end_reserved(o);
+	/* The block that is kept back (core/small.h), as far as it is known what was taken. */
+	took_kept = end_reserved(o) && !small_may_stay(o->dev, 0);
 	/*
 	 * Nothing is refused to a call that took nothing, also under a limit shrunk below the use.
 	 */
-	return (still_is_over(o->dev, o->doubt_bytes) || took_kept(o)) &&
+	return (still_is_over(o->dev, o->doubt_bytes) || took_kept) &&
 			       quota_overhead(o->dev) + o->doubt_bytes > o->before_bytes ?
 		       -EDQUOT :
 		       0;
@@ -124,38 +124,47 @@ CUresult overhead_reserve_lasting(struct overhead *o, uint64_t bytes)
 CUresult overhead_finish_lasting(struct overhead *o)
 {
 	if (o->counts)
-		small_note_module(o->dev);
+		small_note_code(o->dev);
 	return overhead_finish(o) < 0 && still_is_over(o->dev, o->doubt_bytes) ?
 		       overhead_refuse(o) :
 		       CUDA_SUCCESS;
 }
 
-/* What the library's variables take of a context, found when it is needed. */
-static uint64_t bytes_of(CUlibrary library)
+struct library_need overhead_library_need(const struct loading *loading)
+{
+	return (struct library_need){ .bytes = loading->bytes, .code_bytes = loading->later_bytes };
+}
+
+/* What that part of the library takes of the context beyond what is there; found when needed. */
+static uint64_t bytes_of(CUlibrary library, const void *ctx, enum library_part part)
 {
 	struct library_need need = library_need(library);
+	uint64_t bytes = 0;
 
 	if (need.image) {
-		need.bytes = loading_bytes(need.image);
-		library_note(library, NULL, need.bytes);
+		struct loading loading = loading_read(need.image);
+
+		need = overhead_library_need(&loading);
+		library_note(library, need);
 	}
-	return need.bytes;
+	if (!library_is_in(library, ctx, LIBRARY_DATA))
+		bytes = need.bytes;
+	if (part == LIBRARY_CODE && !loading_is_eager())
+		bytes = bytes_sum(bytes, bytes_round_up(need.code_bytes ? need.code_bytes : 1,
+							TRACK_BLOCK_BYTES));
+	return bytes;
 }
 
 CUresult overhead_begin_library(struct overhead *o, CUlibrary library, enum library_part part)
 {
 	const void *ctx;
 	struct cuda_ord ord;
-	uint64_t bytes;
 
 	overhead_begin(o);
 	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx) ||
 	    library_is_in(library, ctx, part))
 		return CUDA_SUCCESS;
-	bytes = library_is_in(library, ctx, LIBRARY_DATA) ? 0 : bytes_of(library);
-	if (part == LIBRARY_CODE && !loading_is_eager())
-		bytes = bytes_sum(bytes, TRACK_BLOCK_BYTES);
-	return overhead_reserve_lasting(o, bytes);
+	return overhead_reserve_lasting(o, bytes_of(library, ctx, part));
 }
 
 CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum library_part part,
@@ -169,6 +178,6 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 		return res;
 	}
 	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
-		library_enter(library, ctx, loading_is_eager() ? LIBRARY_CODE : part);
+		library_enter(library, ctx, o->dev, loading_is_eager() ? LIBRARY_CODE : part);
 	return overhead_finish_lasting(o);
 }

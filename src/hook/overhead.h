@@ -7,6 +7,7 @@
 
 #include "core/library.h"
 #include "hook/enter.h"
+#include "hook/loading.h"
 
 /* One such call. Constant between begin and finish. */
 struct overhead {
@@ -15,7 +16,6 @@ struct overhead {
 	struct dev dev;
 	uint64_t before_bytes;
 	uint64_t reserved_bytes;
-	bool is_small; /* after it: what was reserved may be of the block that is kept back */
 	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
 };
 
@@ -51,6 +51,9 @@ CUresult overhead_refuse(struct overhead *o);
  */
 CUresult overhead_reserve_lasting(struct overhead *o, uint64_t bytes);
 CUresult overhead_finish_lasting(struct overhead *o);
+
+/* What a library of this image takes. */
+struct library_need overhead_library_need(const struct loading *loading);
 
 /*
  * As these, around the first question for that part of `library` (NULL: of an unknown one) in the

@@ -350,7 +350,7 @@ static void keep(const struct work *w, const struct place *p)
 	    at->is_per_thread == w->call.is_per_thread && at->stream == w->call.stream)
 		return;
 	if (!w->lane || !means_is_known(w->entry) || means_may_wait(w->entry) || capture_any() ||
-	    (function_any() && !function_is_settled(w->call.function)))
+	    !first_launch_is_over(w->call.function, w->call.stream))
 		return;
 	*at = (struct again){ .what = w->call.what,
 			      .amount = w->call.amount,
@@ -421,7 +421,7 @@ CUresult work_begin(struct work *w, struct work_call call)
 		metering_launched_first();
 	if (function_any() && !function_is_settled(call.function)) {
 		w->is_first = true;
-		res = first_launch_begin(&w->first, call.function,
+		res = first_launch_begin(&w->first, call.function, call.stream,
 					 work_is_captured(call.stream, call.is_per_thread));
 	}
 	if (res != CUDA_SUCCESS)

@@ -7,7 +7,7 @@
 #include "core/charge.h"
 #include "core/context.h"
 #include "core/object.h"
-#include "core/reaper.h"
+#include "core/root.h"
 #include "core/watch.h"
 #include "drv/gpu_bo.h"
 #include "drv/real.h"
@@ -27,7 +27,8 @@
 #include <sys/prctl.h>
 
 #define STOP_WAIT_NS (50 * NSEC_PER_MSEC)
-enum worker_state { WORKER_NONE, WORKER_RUNS, WORKER_GONE };
+#define START_WAIT_NS (50 * NSEC_PER_MSEC)
+enum worker_state { WORKER_NONE, WORKER_STARTS, WORKER_RUNS, WORKER_GONE };
 
 struct worker {
 	_Atomic unsigned state; /* enum worker_state; a futex */
@@ -54,6 +55,7 @@ static void look_at(struct dev dev, struct cuda_ord ord)
 static void look(void)
 {
 	quota_check_path();
+	quota_hold_slot();
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };
 		struct dev dev;
@@ -100,7 +102,7 @@ static bool is_asked(void)
 
 	if (change != worker.s.change || clock_now_ns() >= worker.s.meters_ns)
 		meter(change);
-	quota_serve_reap();
+	root_serve();
 	return atomic_load(&worker.s.stop) || suspend_is_asked();
 }
 
@@ -143,7 +145,9 @@ static void *run(void *arg)
 
 	(void)arg;
 	prctl(PR_SET_NAME, "ration");
-	reaper_serve_here(wake);
+	root_serve_here(wake);
+	atomic_store(&worker.s.state, WORKER_RUNS);
+	sys_futex_wake_all(&worker.s.state);
 	/* A call of ours must not invalidate a global capture of the program. */
 	if (real.cuThreadExchangeStreamCaptureMode)
 		real.cuThreadExchangeStreamCaptureMode(&mode);
@@ -152,7 +156,7 @@ static void *run(void *arg)
 	/* Who has the gate shut opens it again, also in a program that is about to end. */
 	while (!atomic_load(&worker.s.stop) || suspend_is_shut()) {
 		rest(soonest(look_ns, suspend_tick()));
-		quota_serve_reap();
+		root_serve();
 		if (atomic_load(&worker.s.stop) || clock_now_ns() < look_ns)
 			continue;
 		look();
@@ -173,11 +177,17 @@ static void *run(void *arg)
 /* The driver must not be called any more when it is torn down; the worker gets a moment to see it. */
 static void stop(void)
 {
-	if (atomic_load(&worker.s.state) != WORKER_RUNS)
+	int64_t end_ns = clock_now_ns() + STOP_WAIT_NS, left_ns = STOP_WAIT_NS;
+	unsigned now;
+
+	if (atomic_load(&worker.s.state) == WORKER_NONE)
 		return;
 	atomic_store(&worker.s.stop, 1);
 	wake();
-	sys_futex_wait(&worker.s.state, WORKER_RUNS, STOP_WAIT_NS);
+	while ((now = atomic_load(&worker.s.state)) != WORKER_GONE && left_ns > 0) {
+		sys_futex_wait(&worker.s.state, now, left_ns);
+		left_ns = end_ns - clock_now_ns();
+	}
 }
 
 void worker_start(void)
@@ -188,7 +198,7 @@ void worker_start(void)
 	if (atomic_load_explicit(&worker.s.state, memory_order_relaxed) != WORKER_NONE)
 		return;
 	process_wipe_on_fork(&worker, sizeof(worker));
-	if (!atomic_compare_exchange_strong(&worker.s.state, &none, WORKER_RUNS))
+	if (!atomic_compare_exchange_strong(&worker.s.state, &none, WORKER_STARTS))
 		return;
 	rc = thread_start(run);
 	if (rc) {
@@ -198,6 +208,8 @@ void worker_start(void)
 		atomic_store(&worker.s.state, WORKER_GONE);
 		return;
 	}
+	/* A program may change its root directory next. */
+	sys_futex_wait(&worker.s.state, WORKER_STARTS, START_WAIT_NS);
 	if (!atomic_exchange(&has_exit_handler, true))
 		atexit(stop);
 }

@@ -13,15 +13,18 @@
 
 #include <stdbool.h>
 
-/* The slot's owner has small allocations on the device, or none any more. */
+/*
+ * The slot's owner has small allocations on the device, or none any more: with the last of all
+ * slots that ends for the device.
+ */
 void kept_show(struct ration_region *own, unsigned slot, int dev, bool has);
 
 /* True when a block of the device's limit is kept back; one load. */
 bool kept_is(const struct ration_region *own, int dev);
 
 /*
- * As that, after a look at all slots: nothing is kept back when none has any. The dead count until
- * they are reaped.
+ * As that, after a look at all slots, whatever a stranger wrote: nothing is kept back when none has
+ * any. The dead count until they are reaped.
  */
 bool kept_look(struct ration_region *own, int dev);
 

@@ -32,14 +32,18 @@ uint64_t residency_sum(const struct ration_region *own, int place)
 	return sum;
 }
 
+static uint64_t kept_host(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->residency[slot].kept_bytes, __ATOMIC_RELAXED);
+}
+
 uint64_t residency_kept(const struct ration_region *own, unsigned but_slot)
 {
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
 		if (i != but_slot && __atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
-			sum = bytes_sum(sum, __atomic_load_n(&own->residency[i].kept_bytes,
-							     __ATOMIC_RELAXED));
+			sum = bytes_sum(sum, kept_host(own, i));
 	return sum;
 }
 
@@ -54,13 +58,49 @@ void residency_set_idle(struct ration_region *own, unsigned slot, int card, uint
 			 (uint32_t)bytes_least(blocks, UINT32_MAX), __ATOMIC_RELEASE);
 }
 
-uint64_t residency_idle(const struct ration_region *own, unsigned slot, int card)
+static uint64_t kept_idle(const struct ration_region *own, unsigned slot, int card)
 {
 	return __atomic_load_n(&own->residency[slot].idle_blocks[card], __ATOMIC_ACQUIRE) *
 	       IDLE_BLOCK_BYTES;
 }
 
-uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, int card)
+/* Numbers of requests go round. */
+static bool is_ahead(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) > 0;
+}
+
+static bool is_deaf(const struct ration_residency *r)
+{
+	return is_ahead(__atomic_load_n(&r->room_missed, __ATOMIC_RELAXED),
+			__atomic_load_n(&r->room_answered, __ATOMIC_RELAXED));
+}
+
+uint64_t residency_idle(const struct ration_region *own, unsigned slot, int card)
+{
+	return is_deaf(&own->residency[slot]) ? 0 : kept_idle(own, slot, card);
+}
+
+void residency_answer(struct ration_region *own, unsigned slot, uint32_t room_wanted)
+{
+	__atomic_store_n(&own->residency[slot].room_answered, room_wanted, __ATOMIC_RELEASE);
+}
+
+void residency_miss(struct ration_region *own, unsigned but_slot, int place, uint32_t room_wanted)
+{
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
+		struct ration_residency *r = &own->residency[i];
+
+		if (i == but_slot || !__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) ||
+		    !(place == RESIDENCY_HOST ? kept_host(own, i) : kept_idle(own, i, place)))
+			continue;
+		if (is_ahead(room_wanted, __atomic_load_n(&r->room_answered, __ATOMIC_ACQUIRE)))
+			__atomic_store_n(&r->room_missed, room_wanted, __ATOMIC_RELAXED);
+	}
+}
+
+static uint64_t sum_but(const struct ration_region *own, unsigned but_slot, int card,
+			uint64_t (*idle)(const struct ration_region *own, unsigned slot, int card))
 {
 	uint64_t sum = 0;
 
@@ -72,9 +112,19 @@ uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, 
 						   __ATOMIC_RELAXED))
 			i += 7;
 		else if (i != but_slot)
-			sum = bytes_sum(sum, residency_idle(own, i, card));
+			sum = bytes_sum(sum, idle(own, i, card));
 	}
 	return sum;
+}
+
+uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, int card)
+{
+	return sum_but(own, but_slot, card, residency_idle);
+}
+
+uint64_t residency_kept_idle_but(const struct ration_region *own, unsigned but_slot, int card)
+{
+	return sum_but(own, but_slot, card, kept_idle);
 }
 
 bool residency_is_oversubscribed(const struct ration_region *own)
@@ -99,10 +149,16 @@ uint64_t residency_host_limit(const struct ration_region *own)
 	return bytes;
 }
 
-/* What is kept is there for whoever of the tenant asks. */
+/* What is kept is there for whoever of the tenant asks, by who answers. */
 static uint64_t host_in_use(const struct ration_region *own)
 {
-	return bytes_beyond(residency_sum(own, RESIDENCY_HOST), residency_kept(own, HAMI_SLOTS));
+	uint64_t bytes = residency_sum(own, RESIDENCY_HOST);
+
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) &&
+		    !is_deaf(&own->residency[i]))
+			bytes = bytes_beyond(bytes, kept_host(own, i));
+	return bytes;
 }
 
 uint64_t residency_card_free(const struct ration_region *own, int card, uint64_t card_bytes)
@@ -146,6 +202,8 @@ void residency_clear(struct ration_region *own, unsigned slot)
 
 	for (int d = 0; d < RATION_DEVICES; d++)
 		residency_set_idle(own, slot, d, 0);
+	__atomic_store_n(&r->room_missed, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->room_answered, 0, __ATOMIC_RELAXED);
 	for (int d = 0; d <= RESIDENCY_HOST; d++)
 		__atomic_store_n(word_of(own, slot, d), 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&r->moved_bytes, 0, __ATOMIC_RELAXED);

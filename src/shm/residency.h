@@ -40,9 +40,23 @@ uint64_t residency_kept(const struct ration_region *own, unsigned but_slot);
 /* So many blocks (2 MiB) of what the slot has on a card are at hand with nothing in them. */
 void residency_set_idle(struct ration_region *own, unsigned slot, int card, uint64_t blocks);
 
-/* The bytes of one slot's, and of all slots but one's (HAMI_SLOTS: of all), the dead's too. */
+/*
+ * What can be had of that by asking: the bytes of one slot's, and of all slots but one's
+ * (HAMI_SLOTS: of all), the dead's too. Who did not answer in time has none, until it answers. And
+ * what is so in all, whether it can be had or not.
+ */
 uint64_t residency_idle(const struct ration_region *own, unsigned slot, int card);
 uint64_t residency_idle_but(const struct ration_region *own, unsigned but_slot, int card);
+uint64_t residency_kept_idle_but(const struct ration_region *own, unsigned but_slot, int card);
+
+/* The slot's owner has given what room_wanted asked for, up to this number. */
+void residency_answer(struct ration_region *own, unsigned slot, uint32_t room_wanted);
+
+/*
+ * Somebody waited for the answer to this number in vain: of who keeps some on the card, or in host
+ * memory.
+ */
+void residency_miss(struct ration_region *own, unsigned but_slot, int place, uint32_t room_wanted);
 
 /* True when the tenant may have more than its cards have. */
 bool residency_is_oversubscribed(const struct ration_region *own);

@@ -297,13 +297,13 @@ static int claim_again(struct region *r, struct slot *slot)
 	return 1;
 }
 
-/* The descriptor that held our slot is gone: 1 when the slot is ours again, or -ESTALE. */
+/* The descriptor that held our slot is gone: 1 when the slot is ours again, -ESTALE or -ENOENT. */
 static int retake(struct region *r, struct slot *slot)
 {
 	int guard = region_reopen(r), rc;
 
 	if (guard < 0)
-		return -ESTALE;
+		return -ENOENT;
 	rc = lock_wait(guard, RATION_LOCK_REAP + slot->index, 1, RETAKE_WAIT_NS);
 	if (rc == 0)
 		rc = claim_again(r, slot);

@@ -25,7 +25,8 @@ int slot_claim(struct region *region, struct slot *out_slot);
 /*
  * Whether the slot is still ours: 0 when it is; 1 when the program had closed the descriptor that
  * holds it and it was taken back, so that what it holds must be looked at again; -ESTALE when
- * another process has it by now.
+ * another process has it by now; -ENOENT when the region cannot be opened by its path, perhaps from
+ * this root directory alone.
  */
 int slot_check(struct region *region, struct slot *slot);
 

@@ -13,8 +13,11 @@
 
 #define FILE_NAME ".wanted"
 
+/* Constant after wanted_start(). */
 struct wanted_state {
-	char path[PATH_MAX]; /* constant after wanted_start(); "": none */
+	char dir[PATH_MAX]; /* "": none */
+	dev_t st_dev;       /* which directory that was */
+	ino_t st_ino;
 };
 PROCESS_STATE(wanted_state, state);
 
@@ -35,40 +38,75 @@ static size_t dir_bytes(const char *region_path)
 void wanted_start(const char *region_path)
 {
 	size_t bytes = dir_bytes(region_path);
+	struct stat st;
 
 	process_wipe_on_fork(&state, sizeof(state));
-	if (bytes && bytes + sizeof(FILE_NAME) <= sizeof(state.s.path))
-		snprintf(state.s.path, sizeof(state.s.path), "%.*s%s", (int)bytes, region_path,
-			 FILE_NAME);
+	state.s.dir[0] = '\0';
+	if (!bytes || bytes >= sizeof(state.s.dir))
+		return;
+	memcpy(state.s.dir, region_path, bytes);
+	state.s.dir[bytes] = '\0';
+	if (sys_stat(state.s.dir, &st) < 0) {
+		state.s.dir[0] = '\0';
+		return;
+	}
+	state.s.st_dev = st.st_dev;
+	state.s.st_ino = st.st_ino;
 }
 
-bool wanted_raise(void)
+/* The directory, if its path leads there: a descriptor or -errno. */
+static int open_dir(void)
 {
-	int held, fd, saved = errno;
-	bool is_raised = false;
+	struct stat st;
+	int fd;
 
-	if (!state.s.path[0])
-		return false;
-	held = sys_cancel_hold();
-	fd = open(state.s.path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY,
-		  0666);
-	if (fd >= 0) {
-		is_raised = futimens(fd, NULL) == 0;
-		close(fd);
+	if (!state.s.dir[0])
+		return -ENOTSUP;
+	fd = open(state.s.dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (sys_fstat(fd, &st) == 0 && st.st_dev == state.s.st_dev && st.st_ino == state.s.st_ino)
+		return fd;
+	close(fd);
+	return -ESTALE;
+}
+
+static int touch(int dir)
+{
+	int fd = openat(dir, FILE_NAME,
+			O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0666);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = futimens(fd, NULL) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+int wanted_raise(void)
+{
+	int held = sys_cancel_hold(), saved = errno, dir = open_dir(), rc = dir;
+
+	if (dir >= 0) {
+		rc = touch(dir);
+		close(dir);
 	}
 	sys_cancel_release(held);
 	errno = saved;
-	return is_raised;
+	return rc;
 }
 
 uint64_t wanted_since(void)
 {
+	char path[PATH_MAX + sizeof(FILE_NAME)];
 	struct stat st;
 	int saved = errno, rc;
 
-	if (!state.s.path[0])
+	if (!state.s.dir[0])
 		return 0;
-	rc = sys_stat(state.s.path, &st);
+	snprintf(path, sizeof(path), "%s%s", state.s.dir, FILE_NAME);
+	rc = sys_stat(path, &st);
 	errno = saved;
 	return rc < 0 ? 0 : (uint64_t)st.st_mtim.tv_sec << 30 | (uint64_t)st.st_mtim.tv_nsec;
 }

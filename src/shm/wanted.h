@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* How the names of the tenants' own directories in DIR end. */
@@ -17,8 +16,14 @@
 /* Starts, in a process of the region at this path. */
 void wanted_start(const char *region_path);
 
-/* Says that room is wanted. False where nobody could see that. */
-bool wanted_raise(void);
+/*
+ * Says that room is wanted. 0, -ENOTSUP where there is none, -ESTALE: its path leads to another
+ * directory by now, or -errno.
+ */
+int wanted_raise(void);
 
-/* When that was said last: any number that changes with it; 0: never, or nobody could. */
+/*
+ * When that was said last, by a thread that has the root directory of the start: any number that
+ * changes with it; 0: never, or nobody could.
+ */
 uint64_t wanted_since(void);

@@ -452,16 +452,42 @@ static void churn(int argc, char **argv)
 	SAME(client_own()->devices[0].context_bytes, CLIENT_CONTEXT_BYTES);
 }
 
+/* member: one of the tenant that has none. */
+static void be_member(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	client_pause("member");
+}
+
+/* one: a process with a context. */
+static void one(int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	client_start();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "ends", ends },           { "references", references },
-		{ "forms", forms },         { "odd", odd },
-		{ "untouched", untouched }, { "first", first },
-		{ "modules", modules },     { "large-modules", large_modules },
-		{ "ignored", ignored },     { "together", together },
-		{ "crowd", crowd },         { "churn", churn },
-		{ "libraries", libraries }, { 0 },
+		{ "ends", ends },
+		{ "references", references },
+		{ "one", one },
+		{ "member", be_member },
+		{ "forms", forms },
+		{ "odd", odd },
+		{ "untouched", untouched },
+		{ "first", first },
+		{ "modules", modules },
+		{ "large-modules", large_modules },
+		{ "ignored", ignored },
+		{ "together", together },
+		{ "crowd", crowd },
+		{ "churn", churn },
+		{ "libraries", libraries },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -2,8 +2,9 @@
  * A call of one thread stays in the driver, as a call may for long; all others go on meanwhile. No
  * lock of ours is held over a driver call. Field faults 46, 81 and 82.
  *
- *   held CALL     one of those below, by the name of the driver's symbol; "nvml": a list of NVML's,
- *                 asked for by a thread before it is refused, or by the library's own
+ *   held CALL        one of those below, by the name of the driver's symbol; "nvml": a list of
+ *                    NVML's, asked for by a thread before it is refused, or by the library's own
+ *   held CALL full   with nothing left of the limit but what is kept back
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -70,6 +71,25 @@ static void go_on(void)
 	CHECK(nvmlDeviceGetMemoryInfo(dev, &memory) == NVML_SUCCESS);
 }
 
+/* A module that takes nothing of the limit has room, though nobody can ask the card meanwhile. */
+static void load_when_full(void)
+{
+	CUdeviceptr small, block[128];
+	CUmodule module;
+	int count = 0;
+
+	OK(cuMemAlloc_v2(&small, 100));
+	while (count < 128 && cuMemAlloc_v2(&block[count], BLOCK_BYTES) == CUDA_SUCCESS)
+		count++;
+	SAME(client_charged(0), client_limit(0) - BLOCK_BYTES);
+	OK(cuModuleLoadData(&module, CLIENT_MODULE));
+	CHECK(client_charged(0) <= client_limit(0));
+	OK(cuModuleUnload(module));
+	OK(cuMemFree_v2(small));
+	while (count)
+		OK(cuMemFree_v2(block[--count]));
+}
+
 int main(int argc, char **argv)
 {
 	int (*is_waiting)(void);
@@ -77,7 +97,7 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	bool is_nvml;
 
-	CHECK(argc == 2);
+	CHECK(argc == 2 || (argc == 3 && !strcmp(argv[2], "full")));
 	call = argv[1];
 	is_nvml = !strcmp(call, "nvml");
 	*(void **)&hold = dlsym(RTLD_DEFAULT, "busy_hold");
@@ -92,7 +112,10 @@ int main(int argc, char **argv)
 	CHECK(pthread_create(&thread, NULL, held_thread, NULL) == 0);
 	while (!is_waiting())
 		usleep(1000);
-	go_on();
+	if (argc == 3)
+		load_when_full();
+	else
+		go_on();
 	CHECK(is_waiting());
 	release();
 	pthread_join(thread, NULL);

@@ -286,6 +286,32 @@ static void stack(int argc, char **argv)
 	client_pause("grown");
 }
 
+/* repeated: what was launched again and again is looked at anew when its area was given back. */
+static void repeated(int argc, char **argv)
+{
+	CUfunction medium, tiny;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	medium = function(image, "spin");
+	tiny = function(small, "spin");
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	for (int i = 0; i < 3000; i++) {
+		OK(launch(medium));
+		OK(launch(tiny));
+	}
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+	for (int i = 0; i < 100; i++)
+		OK(launch(tiny));
+	IS(launch(medium), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(client_charged(0) <= client_limit(0));
+	client_pause("refused");
+}
+
 static CUgraph capture(CUfunction func)
 {
 	uint64_t ns = 1000;
@@ -445,8 +471,9 @@ static void forked(int argc, char **argv)
 static const struct client_case cases[] = {
 	{ "refused", refused },   { "most", most },         { "forms", forms },
 	{ "contexts", contexts }, { "together", together }, { "failed", failed },
-	{ "stack", stack },       { "graph", graph },       { "updated", updated },
-	{ "forked", forked },     { "let-in", let_in },     { NULL, NULL },
+	{ "stack", stack },       { "repeated", repeated }, { "graph", graph },
+	{ "updated", updated },   { "forked", forked },     { "let-in", let_in },
+	{ NULL, NULL },
 };
 
 int main(int argc, char **argv)

@@ -3,6 +3,8 @@
  */
 #include "client_take.h"
 
+#include <pthread.h>
+
 #include "../unit/image_build.h"
 
 /* Machine code with variables of so many bytes and code of others. */
@@ -15,14 +17,14 @@ static struct image_build elf_of(uint64_t variable_bytes, uint64_t code_bytes)
 }
 
 /* As that in a fat binary, beside other architectures' that are larger. */
-static struct image_build fatbin_of(const struct image_build *elf, int is_packed)
+static struct image_build fatbin_of(const struct image_build *elf, uint64_t flags)
 {
 	struct image_build b = image_build_fatbin(), other = elf_of(UINT64_C(1) << 40, 1000);
-	struct image_build packed = image_build_lz4(elf->at, elf->bytes);
+	struct image_build packed = flags == IMAGE_ZSTD ? image_build_zstd(elf->at, elf->bytes) :
+							  image_build_lz4(elf->at, elf->bytes);
 
 	image_build_member(&b, IMAGE_ELF, 70, &other, 0, 0);
-	image_build_member(&b, IMAGE_ELF, 90, is_packed ? &packed : elf, is_packed ? elf->bytes : 0,
-			   is_packed ? IMAGE_PACKED : 0);
+	image_build_member(&b, IMAGE_ELF, 90, flags ? &packed : elf, flags ? elf->bytes : 0, flags);
 	free(other.at);
 	free(packed.at);
 	return b;
@@ -65,7 +67,9 @@ static CUresult bring(const char *how, uint64_t variable_bytes, uint64_t code_by
 	CUresult res;
 
 	if (strstr(how, "fatbin"))
-		b = fatbin_of(&elf, strstr(how, "packed") != NULL);
+		b = fatbin_of(&elf, strstr(how, "packed") ? IMAGE_PACKED :
+				    strstr(how, "zstd")   ? IMAGE_ZSTD :
+							    0);
 	if (strstr(how, "library"))
 		res = bring_library(how, &b);
 	else if (strstr(how, "file"))
@@ -144,9 +148,12 @@ static CUresult use(const char *how, const struct lazy *lazy)
 
 	if (!strcmp(how, "get") || !strcmp(how, "library-get"))
 		return cuModuleGetFunction(&function, lazy->module, "empty");
-	if (!strcmp(how, "library-kernel")) {
+	if (!strcmp(how, "library-kernel") || !strcmp(how, "library-launch")) {
 		OK(cuLibraryGetKernel(&kernel, lazy->its, "empty"));
-		return cuKernelGetFunction(&function, kernel);
+		function = (CUfunction)(void *)kernel;
+		return strstr(how, "kernel") ?
+			       cuKernelGetFunction(&function, kernel) :
+			       cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	}
 	function = listed(lazy->module);
 	if (!strcmp(how, "launch"))
@@ -234,9 +241,216 @@ static void lazy_large(int argc, char **argv)
 	OK(cuMemFree_v2(addr));
 	OK(use(argv[0], &lazy));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 40 * MIB);
-	OK(cuModuleUnload(lazy.module));
+	OK(lazy.its ? cuLibraryUnload(lazy.its) : cuModuleUnload(lazy.module));
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
 	client_pause("used");
+}
+
+/* The first use of a kernel in the context `there`, in the way that `how` names. */
+static CUresult use_there(const char *how, CUkernel kernel, CUcontext there, CUstream stream)
+{
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, NULL, NULL);
+	CUfunction function = (CUfunction)(void *)kernel;
+	CUcontext popped;
+	CUgraphNode node;
+	CUgraph graph;
+	CUresult res;
+
+	if (!strcmp(how, "stream"))
+		return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+	if (!strcmp(how, "node")) {
+		params.kern = kernel;
+		params.ctx = there;
+		OK(cuGraphCreate(&graph, 0));
+		return cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params);
+	}
+	OK(cuCtxPushCurrent_v2(there));
+	if (!strcmp(how, "launch"))
+		res = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	else
+		res = cuKernelGetFunction(&function, kernel);
+	OK(cuCtxPopCurrent_v2(&popped));
+	return res;
+}
+
+/*
+ * second HOW DEVICE: kernels that were launched in one context come to another one, whose device is
+ * full; they are let in there when it is not.
+ */
+static void second(int argc, char **argv)
+{
+	CUkernel kernels[LAZY_MODULES];
+	struct image_build elf = elf_of(0, 1000);
+	CUcontext there, popped;
+	CUlibrary library;
+	CUdeviceptr last = 0;
+	CUstream stream;
+	uint64_t before;
+	int in = 0, dev;
+	CUresult res;
+
+	CHECK(argc == 2);
+	dev = atoi(argv[1]);
+	client_start();
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel(&kernels[i], library, "empty"));
+		for (int k = 0; k < 200; k++)
+			OK(cuLaunchKernel((CUfunction)(void *)kernels[i], 1, 1, 1, 1, 1, 1, 0, NULL,
+					  NULL, NULL));
+	}
+	before = client_charged(0);
+	OK(cuCtxCreate_v2(&there, 0, dev));
+	OK(cuStreamCreate(&stream, 0));
+	for (CUdeviceptr addr; cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS;)
+		last = addr;
+	OK(cuCtxPopCurrent_v2(&popped));
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		res = use_there(argv[0], kernels[i], there, stream);
+		CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+		in += res == CUDA_SUCCESS;
+		CHECK(client_charged(dev) <= client_limit(dev));
+	}
+	/* The block that is kept back where there is code. */
+	SAME(in, dev == 0);
+	client_pause("used");
+	if (dev)
+		SAME(client_charged(0), before);
+	OK(cuCtxPushCurrent_v2(there));
+	OK(cuMemFree_v2(last));
+	OK(cuCtxPopCurrent_v2(&popped));
+	OK(use_there(argv[0], kernels[in], there, stream));
+	OK(cuLaunchKernel((CUfunction)(void *)kernels[LAZY_MODULES - 1], 1, 1, 1, 1, 1, 1, 0, NULL,
+			  NULL, NULL));
+	free(elf.at);
+}
+
+enum { CROWD = 4, CROWD_ROUNDS = 60, CROWD_LIBRARIES = 3 };
+
+static CUlibrary shared[CROWD_LIBRARIES];
+
+/*
+ * A thread with contexts of its own, one after the other, in which it launches everybody's kernels
+ * and its own, and fills what is left.
+ */
+static void *be_in_crowd(void *arg)
+{
+	int dev = (int)(uintptr_t)arg % 2;
+	struct image_build elf = elf_of(0, 1000);
+	CUcontext ctx;
+	CUlibrary own;
+	CUkernel kernel;
+	CUresult res;
+
+	for (int i = 0; i < CROWD_ROUNDS; i++) {
+		CUdeviceptr addr = 0;
+
+		if (i % 15 == 0)
+			OK(cuCtxCreate_v2(&ctx, 0, dev));
+		OK(cuLibraryLoadData(&own, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		if (i % 3 == 0)
+			cuMemAlloc_v2(&addr, 10 * MIB);
+		for (int k = 0; k <= CROWD_LIBRARIES; k++) {
+			OK(cuLibraryGetKernel(&kernel, k ? shared[k - 1] : own, "empty"));
+			res = cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL,
+					     NULL, NULL);
+			CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+			CHECK(client_charged(dev) <= client_limit(dev));
+		}
+		OK(cuCtxSynchronize());
+		if (addr)
+			OK(cuMemFree_v2(addr));
+		OK(cuLibraryUnload(own));
+		if (i % 15 == 14)
+			OK(cuCtxDestroy_v2(ctx));
+	}
+	free(elf.at);
+	return NULL;
+}
+
+/* crowd: threads, contexts on two devices, and libraries that come and go. */
+static void crowd(int argc, char **argv)
+{
+	struct image_build elf = elf_of(0, 1000);
+	pthread_t threads[CROWD];
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	/* The threads find it. */
+	SAME(client_charged(0), 0);
+	for (int k = 0; k < CROWD_LIBRARIES; k++)
+		OK(cuLibraryLoadData(&shared[k], elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	for (int i = 0; i < CROWD; i++)
+		CHECK(pthread_create(&threads[i], NULL, be_in_crowd, (void *)(uintptr_t)i) == 0);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(threads[i], NULL);
+	for (int k = 0; k < CROWD_LIBRARIES; k++)
+		OK(cuLibraryUnload(shared[k]));
+	client_pause("over");
+	free(elf.at);
+}
+
+/* exact: a module may have the last of the limit, as an allocation may. */
+static void exact(int argc, char **argv)
+{
+	struct image_build elf = elf_of(40 * MIB, 100);
+	CUmodule module;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&addr, 60 * MIB));
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), client_limit(0));
+	OK(cuModuleUnload(module));
+	OK(cuMemAlloc_v2(&addr, 40 * MIB));
+	client_pause("exact");
+	free(elf.at);
+}
+
+static uint64_t free_now(void)
+{
+	size_t free_bytes, total_bytes;
+
+	OK(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	return free_bytes;
+}
+
+/* kept: what is kept back for code, and for small allocations, ends with the last of them. */
+static void kept(int argc, char **argv)
+{
+	struct image_build elf = elf_of(1, 100);
+	uint64_t all;
+	CUkernel kernel;
+	CUlibrary library;
+	CUmodule module;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	all = free_now();
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(all - free_now(), 2 * BLOCK_BYTES);
+	OK(cuModuleUnload(module));
+	SAME(free_now(), all);
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "empty"));
+	SAME(free_now(), all);
+	OK(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	CHECK(free_now() <= all - 2 * BLOCK_BYTES);
+	OK(cuLibraryUnload(library));
+	SAME(free_now(), all);
+	OK(cuMemAlloc_v2(&addr, 100));
+	CHECK(free_now() < all);
+	OK(cuMemFree_v2(addr));
+	if (!client_is_movable())
+		SAME(free_now(), all);
+	OK(cuMemAlloc_v2(&addr, all));
+	client_pause("kept");
+	free(elf.at);
 }
 
 int main(int argc, char **argv)
@@ -245,6 +459,10 @@ int main(int argc, char **argv)
 		{ "load", load },
 		{ "lazy", lazy },
 		{ "lazy-large", lazy_large },
+		{ "second", second },
+		{ "crowd", crowd },
+		{ "exact", exact },
+		{ "kept", kept },
 		{ 0 },
 	};
 

@@ -156,6 +156,40 @@ static void has(int argc, char **argv)
 	OK(give(&piece));
 }
 
+/* From another root directory. */
+static void elsewhere(int argc, char **argv)
+{
+	CHECK(argc == 3);
+	CHECK(chroot(argv[2]) == 0 && chdir("/") == 0);
+	has(2, argv);
+}
+
+/* left BYTES: they are refused, and what is said to be free then can be had; later they can too. */
+static void left(int argc, char **argv)
+{
+	uint64_t bytes;
+	CUdeviceptr addr;
+	CUresult res;
+
+	CHECK(argc == 1);
+	bytes = strtoull(argv[0], NULL, 10);
+	IS(cuMemAlloc_v2(&addr, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+	addr = must_take(free_bytes());
+	CHECK(free_bytes() < 2 * BLOCK_BYTES);
+	client_pause("left");
+	OK(cuMemFree_v2(addr));
+	/* Asked in vain, it is not asked again for a second. */
+	for (int i = 0; i < 300; i++) {
+		res = cuMemAlloc_v2(&addr, bytes);
+		if (res == CUDA_SUCCESS)
+			break;
+		IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+		usleep(10000);
+	}
+	OK(res);
+	OK(cuMemFree_v2(addr));
+}
+
 /* What it keeps at hand itself is its own to have again as something else. */
 static void own(int argc, char **argv)
 {
@@ -236,7 +270,8 @@ int main(int argc, char **argv)
 	static const struct client_case cases[] = {
 		{ "small", small }, { "large", large },     { "busy", busy },
 		{ "has", has },     { "own", own },         { "held", held },
-		{ "forks", forks }, { "running", running }, { NULL, NULL },
+		{ "forks", forks }, { "running", running }, { "elsewhere", elsewhere },
+		{ "left", left },   { NULL, NULL },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -140,3 +140,16 @@ def test_segments_of_two_processes_on_two_devices(place):
         assert place.charged(dev) == 2 * CONTEXT + pieces * 20 * MIB == sum(place.truth(dev).values())
     for program in programs:
         program.go().end()
+
+
+@pytest.mark.parametrize("seers", [0, 1, 2])
+def test_a_limit_below_a_context(place, seers):
+    """Two processes have seen what one costs: the next is refused before the driver is asked."""
+    place.settings["RATION_MEM"] = "512m"
+    member = place.start("context", "member").await_word("member")
+    for _ in range(seers):
+        place.run("context", "one")
+    place.set_limit(CONTEXT // 2)
+    done = place.run("context", "one", status=1, err=None, RATION_SIM_FAULT="cuDevicePrimaryCtxRetain:1=999")
+    member.go().end()
+    assert f": {OUT_OF_MEMORY if seers == 2 else 999}, not 0" in done.err

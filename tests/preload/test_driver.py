@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from conftest import BUILD, MIB, PROGRAMS
+from conftest import BUILD, CONTEXT, MIB, PROGRAMS
 
 NOT_FOUND = 500
 DRIVER = "open=libcuda.so.1"
@@ -135,6 +135,13 @@ def test_a_call_that_stays_in_the_driver(place, call):
 def test_a_question_of_nvml_that_stays_there(place):
     use(place, "busy")
     place.run("held", "nvml", RATION_MEM="512m")
+
+
+def test_a_module_at_the_limit_beside_a_call(place):
+    """What is reserved for it and not taken is no reason to refuse it."""
+    use(place, "holding")
+    place.run("held", "cuMemFree_v2", "full", RATION_MEM=2 * CONTEXT + 60 * MIB, HELD="cuMemFree_v2",
+              RATION_MOVABLE="false", CUDA_MODULE_LOADING="LAZY", err=None)
 
 
 @pytest.mark.parametrize("what", ["module", "heap", "buffer"])

@@ -77,6 +77,13 @@ def test_the_stack_limit(card):
     program.go().end()
 
 
+@pytest.mark.parametrize("share", [None, "95"])
+def test_launches_like_earlier_ones(card, share):
+    program = card.start("local", "repeated", RATION_MEM=LIMIT, RATION_SM=share).await_word("refused")
+    assert same(card) <= LIMIT
+    program.go().end()
+
+
 @pytest.mark.parametrize("how", ["captured", "made"])
 def test_graphs(card, how):
     program = card.start("local", "graph", how, RATION_MEM=LIMIT).await_word("instantiated")

@@ -3,9 +3,9 @@ import itertools
 
 import pytest
 
-from conftest import CONTEXT, MIB
+from conftest import BUILD, CONTEXT, MIB
 
-FORMS = ["elf", "fatbin", "fatbin-packed"]
+FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
 CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
 
 
@@ -44,10 +44,53 @@ def test_code_does_not_count(place, how):
 
 
 @pytest.mark.some
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("how", WAYS + ["library-get", "library-kernel", "library-launch"])
 def test_large_code(place, how):
     limit = CONTEXT + 100 * MIB
     program = place.start("module", "lazy-large", how, RATION_MEM=limit, RATION_MOVABLE="false",
                           CUDA_MODULE_LOADING="LAZY").await_word("used")
     program.go().end()
     assert place.most() <= limit
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("share", [None, "95"])
+@pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("how", ["launch", "get", "stream", "node"])
+def test_a_kernel_in_another_context(place, how, device, loading, share):
+    """Its library comes there with it, once more, and is let in there."""
+    place.sim["count"] = "2"
+    limit = 2 * CONTEXT + 100 * MIB
+    program = place.start("module", "second", how, device, RATION_MEM=limit, RATION_MOVABLE="false",
+                          RATION_SM=share, CUDA_MODULE_LOADING=loading).await_word("used")
+    assert place.truth(0) == {program.pid: place.charged(0)}
+    assert place.truth(1) == ({program.pid: place.charged(1)} if device else {})
+    program.go().end()
+    assert place.most() <= limit
+
+
+@pytest.mark.parametrize("driver", ["sim", "preload/slow"])
+def test_threads_with_contexts_of_their_own(place, driver):
+    place.settings["LD_LIBRARY_PATH"] = f"{BUILD / driver}:{BUILD / 'sim'}"
+    place.sim["count"] = "2"
+    limit = 2 * CONTEXT + 24 * MIB
+    program = place.start("module", "crowd", RATION_MEM=limit, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("over")
+    assert place.charged(0) == place.charged(1) == 0
+    assert place.truth(0) == place.truth(1) == {}
+    program.go().end()
+    assert place.most() <= limit
+
+
+def test_a_module_fills_the_limit(place):
+    limit = CONTEXT + 100 * MIB
+    program = place.start("module", "exact", RATION_MEM=limit, RATION_MOVABLE="false").await_word("exact")
+    program.go().end()
+    assert place.most() == limit
+
+
+def test_what_is_kept_back_ends(place):
+    program = place.start("module", "kept", RATION_MEM=CONTEXT + 100 * MIB,
+                          CUDA_MODULE_LOADING="LAZY").await_word("kept")
+    program.go().end()

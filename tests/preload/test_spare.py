@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, CONTEXT, MIB
+from conftest import BUILD, CONTEXT, MIB, is_root, needs
 from test_movable import residency
 
 MOVABLE = {"RATION_MOVABLE": "true"}
@@ -32,6 +32,14 @@ def test_what_is_large_is_had_again_whole(place):
 
 def test_what_work_may_use_is_not_given_out(place):
     place.run("spare", "running", RATION_MEM="2g")
+
+
+def used(place):
+    """What the command says that the tenant uses."""
+    env = place.environment(preload=()) | {"RATION_REGION": str(place.region), "RATION_DIR": str(place.region.parent)}
+    shown = subprocess.run([BUILD / "ration", "ps", "--json"], capture_output=True, check=True, env=env).stdout
+    tenant, = (t for t in json.loads(shown)["tenants"] if t["path"] == str(place.region))
+    return tenant["devices"][0]["used_bytes"]
 
 
 KINDS = ["alloc", "pitch", "managed", "vmm", "async"]
@@ -74,6 +82,26 @@ def test_one_that_is_stopped_is_not_waited_for_again_and_again(place, busy):
     other.kill()
 
 
+@pytest.mark.plain
+@pytest.mark.parametrize("movable", ["true", "false"])
+@pytest.mark.parametrize("full", ["limit", "card"])
+def test_what_one_that_is_stopped_keeps_is_not_free(place, busy, full, movable):
+    """From when it was asked in vain until it goes on, to all who look."""
+    if full == "limit":
+        place.settings["RATION_MEM"] = 1024 * MIB
+    else:
+        place.sim.update(mem="1g")
+    other = busy()
+    os.kill(other.pid, signal.SIGSTOP)
+    asker = place.start("spare", "left", 640 * MIB, RATION_MOVABLE=movable).await_word("left")
+    assert used(place) > 900 * MIB
+    shown = {int(pid): int(bytes) for pid, bytes in map(str.split, place.run("observe", 0).lines)}
+    assert shown[other.pid] > 400 * MIB
+    os.kill(other.pid, signal.SIGCONT)
+    asker.go().end()
+    assert other.go().end().values["asked"] == 1
+
+
 @pytest.fixture(name="tenants")
 def make_tenants(place, tmp_path):
     """Regions of two tenants as `ration run` places them."""
@@ -91,6 +119,17 @@ def test_other_tenants_get_it_on_a_full_card(place, busy, tenants, kind, movable
     other = busy(RATION_REGION=tenants[0])
     place.run("spare", "has", kind, 640 * MIB, RATION_REGION=tenants[1], RATION_MOVABLE=movable)
     assert other.go().end().values["asked"] == (kind != "managed")
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("movable", ["true", "false"])
+def test_they_get_it_from_another_root_directory(place, busy, tenants, movable):
+    needs(is_root(), "only root can change the root directory")
+    root = place.folder / "root"
+    root.mkdir()
+    other = busy(RATION_REGION=tenants[0])
+    place.run("spare", "elsewhere", "alloc", 640 * MIB, root, RATION_REGION=tenants[1], RATION_MOVABLE=movable)
+    assert other.go().end().values["asked"] == 1
 
 
 @pytest.mark.plain
@@ -136,10 +175,7 @@ def test_it_is_nobody_s_to_who_looks(place, busy):
     """The command and NVML say what the program uses; what is charged is more."""
     place.settings["RATION_MEM"] = 1024 * MIB
     other = busy()
-    env = place.environment(preload=()) | {"RATION_REGION": str(place.region), "RATION_DIR": str(place.region.parent)}
-    shown = subprocess.run([BUILD / "ration", "ps", "--json"], capture_output=True, check=True, env=env).stdout
-    tenant, = (t for t in json.loads(shown)["tenants"] if t["path"] == str(place.region))
-    assert tenant["devices"][0]["used_bytes"] < 100 * MIB
-    used = place.run("observe", 0).out
-    assert all(int(line.split()[1]) < 100 * MIB for line in used.splitlines())
+    assert used(place) < 100 * MIB
+    shown = place.run("observe", 0).out
+    assert all(int(line.split()[1]) < 100 * MIB for line in shown.splitlines())
     other.go().end()

@@ -403,6 +403,52 @@ static void libraries(void)
 	TRUE(check_free_bytes() == start);
 }
 
+/* A kernel runs in the context of its stream or of its node, and its library comes there. */
+static void kernels_elsewhere(void)
+{
+	CUDA_KERNEL_NODE_PARAMS node_params = { .gridDimX = 1,
+						.gridDimY = 1,
+						.gridDimZ = 1,
+						.blockDimX = 1,
+						.blockDimY = 1,
+						.blockDimZ = 1 };
+	CUDA_KERNEL_NODE_PARAMS got = { 0 };
+	CUfunction func = check_kernel("empty");
+	CUcontext there = NULL, popped = NULL;
+	CUlibrary library[2] = { NULL };
+	CUkernel kernel[2] = { NULL };
+	CUgraph graph = NULL;
+	CUgraphNode node = NULL;
+	CUstream stream = NULL;
+	uint64_t start;
+
+	for (int i = 0; i < 2; i++) {
+		OK(cuLibraryLoadData(&library[i], kernels_ptx, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel(&kernel[i], library[i], "empty"));
+	}
+	OK(cuCtxCreate_v2(&there, 0, 0));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuCtxPopCurrent_v2(&popped));
+	start = check_free_bytes();
+	EXPECT(check_launch(func, stream, NULL), CUDA_ERROR_INVALID_HANDLE);
+	OK(check_launch((CUfunction)kernel[0], stream, NULL));
+	TRUE(check_free_bytes() == start - 2 * MIB);
+	OK(check_launch((CUfunction)kernel[0], NULL, NULL));
+	TRUE(check_free_bytes() == start - 4 * MIB);
+	node_params.kern = kernel[1];
+	node_params.ctx = there;
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &node_params));
+	TRUE(check_free_bytes() == start - 6 * MIB);
+	OK(cuGraphKernelNodeGetParams_v2(node, &got));
+	TRUE(got.kern == kernel[1] && got.ctx == there);
+	OK(cuGraphDestroy(graph));
+	OK(cuCtxSynchronize());
+	OK(cuCtxDestroy_v2(there));
+	OK(cuLibraryUnload(library[0]));
+	OK(cuLibraryUnload(library[1]));
+}
+
 static void occupancy(void)
 {
 	CUfunction func = check_kernel("empty");
@@ -441,6 +487,7 @@ int main(void)
 	file();
 	functions();
 	libraries();
+	kernels_elsewhere();
 	occupancy();
 	return check_end();
 }

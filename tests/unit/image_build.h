@@ -1,5 +1,5 @@
 /*
- * Images for tests, built by hand: cubins, fat binaries, blocks of LZ4.
+ * Images for tests, built by hand: cubins, fat binaries, blocks of LZ4, frames of zstd.
  */
 #pragma once
 
@@ -126,6 +126,45 @@ static inline struct image_build image_build_lz4(const void *plain, size_t bytes
 	image_build_word(&b, (bytes - from < 15 ? bytes - from : 15) << 4, 1);
 	if (bytes - from >= 15)
 		image_build_length(&b, bytes - from - 15);
+	image_build_add(&b, p + from, bytes - from);
+	return b;
+}
+
+/* The head of a block of a zstd frame. */
+static inline void image_build_block(struct image_build *b, unsigned kind, size_t bytes,
+				     int is_last)
+{
+	image_build_word(b, (uint64_t)bytes << 3 | kind << 1 | (unsigned)is_last, 3);
+}
+
+/* A frame of zstd of the bytes: long runs of one byte are blocks, and what is between them. */
+static inline struct image_build image_build_zstd(const void *plain, size_t bytes)
+{
+	enum { MOST = 128 << 10, RAW = 0, RUN = 1 };
+	const unsigned char *p = plain;
+	struct image_build b = { 0 };
+	size_t from = 0, at = 0;
+
+	image_build_word(&b, 0xfd2fb528, 4);
+	/* Without a size; a window of 128 KiB. */
+	image_build_word(&b, 7 << 11, 2);
+	while (at < bytes) {
+		size_t run = 1;
+
+		while (at + run < bytes && run < MOST && p[at + run] == p[at])
+			run++;
+		if (run < 8 && at + run - from < MOST - 8) {
+			at += run;
+			continue;
+		}
+		image_build_block(&b, RAW, at - from, 0);
+		image_build_add(&b, p + from, at - from);
+		image_build_block(&b, RUN, run, 0);
+		image_build_add(&b, p + at, 1);
+		at += run;
+		from = at;
+	}
+	image_build_block(&b, RAW, bytes - from, 1);
 	image_build_add(&b, p + from, bytes - from);
 	return b;
 }

@@ -116,6 +116,38 @@ static void a_limit_below_a_context(void)
 	CHECK_EQ(learnt_context_bytes(dev0), CONTEXT);
 }
 
+/* Where two processes have seen that, it is not tried: nothing passes the limit for a moment. */
+static void a_limit_below_what_others_saw(void)
+{
+	begin("8m");
+	learnt_note_context(dev0, CONTEXT);
+	learnt_saw_context(dev0, 3 * CONTEXT, true);
+	learnt_saw_context(dev0, 2 * CONTEXT, false);
+	CHECK_EQ(learnt_context_least(dev0), 0);
+	learnt_saw_context(dev0, CONTEXT, true);
+	CHECK_EQ(learnt_context_least(dev0), CONTEXT);
+	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(model_look().contexts_made, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+	/* One saw less, and it may be so again. */
+	learnt_saw_context(dev0, 7 * MIB, false);
+	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(model_look().contexts_made, 1);
+	/* What no card could hold nobody saw. */
+	quota_device(dev0)->context_least_bytes = UINT64_MAX;
+	CHECK_EQ(learnt_context_least(dev0), 0);
+}
+
+/* What is seen here is left for the others; a process counts once. */
+static void what_is_seen_is_told(void)
+{
+	begin("100m");
+	CHECK(retain() == CUDA_SUCCESS);
+	hook_cuCtxDestroy_v2(create());
+	CHECK_EQ(quota_device(dev0)->context_least_bytes, CONTEXT);
+	CHECK_EQ(quota_device(dev0)->context_seers, 1);
+}
+
 static void load_meanwhile(void)
 {
 	unsigned char image[2] = { 32 };
@@ -255,6 +287,8 @@ int main(void)
 		fresh_test(contexts_where_the_card_cannot_be_asked),
 		fresh_test(a_wrong_figure_is_found_out),
 		fresh_test(a_limit_below_a_context),
+		fresh_test(a_limit_below_what_others_saw),
+		fresh_test(what_is_seen_is_told),
 		fresh_test(modules_are_not_in_the_cost),
 		fresh_test(users_keep_a_context),
 		fresh_test(a_new_primary_context_in_the_middle),

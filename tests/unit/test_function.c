@@ -87,7 +87,7 @@ static void a_handle_is_given_again(void)
 static void kernels_want_room_in_every_context(void)
 {
 	function_init();
-	function_enter(&handles[0], FUNCTION_KERNEL, &library);
+	function_enter(&handles[0], FUNCTION_KERNEL, NULL);
 	function_enter(&handles[1], FUNCTION_OF_CONTEXT, &module);
 	function_tell(&handles[0], &ctx, 4096, false);
 	function_tell(&handles[1], &ctx, 4096, false);
@@ -104,8 +104,41 @@ static void kernels_want_room_in_every_context(void)
 	CHECK(!function_is_settled(&handles[1]));
 	function_end_context(&ctx);
 	CHECK(function_any());
-	function_end_owner(&library);
+	function_end(&handles[0]);
 	CHECK(!function_any());
+}
+
+/* A library's kernel also wants its library there, of which only who tells of it knows. */
+static void kernels_of_libraries_have_places(void)
+{
+	function_init();
+	function_enter(&handles[0], FUNCTION_KERNEL, &library);
+	function_enter(&handles[1], FUNCTION_OF_CONTEXT, &module);
+	function_tell(&handles[0], NULL, 64, false);
+	function_tell(&handles[1], &ctx, 64, true);
+	CHECK(!function_has_place(&handles[0], &ctx));
+	function_place(&handles[0], &ctx);
+	CHECK(function_has_place(&handles[0], &ctx));
+	CHECK(!function_has_place(&handles[0], &other_ctx));
+	CHECK(!function_has_place(&handles[0], NULL) && !function_has_place(NULL, &ctx));
+	/* Room came or went somewhere: its launch looks again, and nothing else settles it. */
+	function_room(&other_ctx, 4096, 1024);
+	CHECK(!function_has_place(&handles[0], &ctx) && !function_is_settled(&handles[0]));
+	function_tell(&handles[0], NULL, 64, true);
+	CHECK(function_is_settled(&handles[0]) && !function_any());
+	function_context_came();
+	CHECK(!function_is_settled(&handles[0]) && function_is_settled(&handles[1]));
+	function_place(&handles[1], &ctx);
+	CHECK(!function_has_place(&handles[1], &ctx));
+	/* The handle is another's now. */
+	function_place(&handles[0], &ctx);
+	function_end_owner(&library);
+	CHECK(!function_has_place(&handles[0], &ctx));
+	function_enter(&handles[0], FUNCTION_KERNEL, &library);
+	CHECK(!function_has_place(&handles[0], &ctx));
+	function_place(&handles[0], &ctx);
+	function_enter(&handles[0], FUNCTION_KERNEL, &module);
+	CHECK(!function_has_place(&handles[0], &ctx));
 }
 
 /* Many more than the table begins with; modules come and go. */
@@ -181,6 +214,7 @@ int main(void)
 		fresh_test(other_watchers_stay),
 		fresh_test(a_handle_is_given_again),
 		fresh_test(kernels_want_room_in_every_context),
+		fresh_test(kernels_of_libraries_have_places),
 		fresh_test(many_functions),
 		fresh_test(threads_at_once),
 		fresh_test(a_child_has_none),

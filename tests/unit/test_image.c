@@ -88,25 +88,31 @@ static struct image_build elf_of(uint64_t bytes)
 	return image_build_elf(s, 2);
 }
 
-/* Adds one to a fat binary, packed or not. */
-static void add_elf(struct image_build *fatbin, unsigned arch, uint64_t bytes, int is_packed)
+/* Adds one to a fat binary; `flags` 0: not packed. */
+static void add(struct image_build *fatbin, unsigned kind, unsigned arch,
+		const struct image_build *plain, uint64_t flags)
 {
-	struct image_build elf = elf_of(bytes), packed = image_build_lz4(elf.at, elf.bytes);
+	struct image_build packed = flags == IMAGE_ZSTD ?
+					    image_build_zstd(plain->at, plain->bytes) :
+					    image_build_lz4(plain->at, plain->bytes);
 
-	image_build_member(fatbin, IMAGE_ELF, arch, is_packed ? &packed : &elf,
-			   is_packed ? elf.bytes : 0, is_packed ? IMAGE_PACKED : 1);
-	free(elf.at);
+	image_build_member(fatbin, kind, arch, flags ? &packed : plain, flags ? plain->bytes : 0,
+			   flags);
 	free(packed.at);
 }
 
-static void add_text(struct image_build *fatbin, const char *text, int is_packed)
+static void add_elf(struct image_build *fatbin, unsigned arch, uint64_t bytes, uint64_t flags)
 {
-	struct image_build plain = { (unsigned char *)(uintptr_t)text, strlen(text) + 1 };
-	struct image_build packed = image_build_lz4(plain.at, plain.bytes);
+	struct image_build elf = elf_of(bytes);
 
-	image_build_member(fatbin, IMAGE_TEXT, 70, is_packed ? &packed : &plain,
-			   is_packed ? plain.bytes : 0, is_packed ? IMAGE_PACKED : 0);
-	free(packed.at);
+	add(fatbin, IMAGE_ELF, arch, &elf, flags);
+	free(elf.at);
+}
+
+static void add_text(struct image_build *fatbin, const char *text, uint64_t flags)
+{
+	add(fatbin, IMAGE_TEXT, 70,
+	    &(struct image_build){ (unsigned char *)(uintptr_t)text, strlen(text) + 1 }, flags);
 }
 
 static void a_fat_binary(void)
@@ -118,10 +124,10 @@ static void a_fat_binary(void)
 	} wrapper = { .magic = 0x466243b1, .version = 1 };
 
 	add_elf(&b, 80, 8 * MIB, 0);
-	add_elf(&b, 86, 9 * MIB, 1);
-	add_elf(&b, 90, 10 * MIB, 1);
+	add_elf(&b, 86, 9 * MIB, IMAGE_PACKED);
+	add_elf(&b, 90, 10 * MIB, IMAGE_ZSTD);
 	add_elf(&b, 120, 11 * MIB, 0);
-	add_text(&b, HEAD ".global .b8 a[7777];", 1);
+	add_text(&b, HEAD ".global .b8 a[7777];", IMAGE_PACKED);
 	CHECK_EQ(image_read(b.at, 80).variable_bytes, 8 * MIB);
 	CHECK_EQ(image_read(b.at, 86).variable_bytes, 9 * MIB);
 	CHECK_EQ(image_read(b.at, 89).variable_bytes, 9 * MIB);
@@ -142,13 +148,60 @@ static void what_nobody_can_read(void)
 	struct image_build b = image_build_fatbin();
 	struct image_build member = { (unsigned char *)(uintptr_t)zstd, sizeof(zstd) };
 
-	image_build_member(&b, IMAGE_ELF, 90, &member, 5 * MIB, IMAGE_ZSTD);
-	CHECK_EQ(image_read(b.at, 90).variable_bytes, 5 * MIB);
+	image_build_member(&b, IMAGE_ELF, 90, &member, 200 * 1024, IMAGE_ZSTD);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 200 * 1024);
+	/* More than any packing makes of so little is not believed, nor less than there is. */
+	image_build_member(&b, IMAGE_ELF, 80, &member, UINT64_MAX, IMAGE_ZSTD);
+	CHECK_EQ(image_read(b.at, 80).variable_bytes, 8 * 32 * 1024);
+	image_build_member(&b, IMAGE_ELF, 70, &member, 1, IMAGE_PACKED);
+	CHECK_EQ(image_read(b.at, 70).variable_bytes, 8);
 	free(b.at);
 	b = image_build_fatbin();
 	image_build_member(&b, 64, 90, &member, 0, 0);
 	CHECK_EQ(image_read(b.at, 90).variable_bytes, 8);
 	free(b.at);
+}
+
+/* However it is packed and whatever its header says, one is never taken for less than it is. */
+static void packed_is_no_less(void)
+{
+	static const uint64_t ways[] = { 0, IMAGE_PACKED, IMAGE_ZSTD };
+	struct image_build elf = image_build_elf(sections, COUNT(sections));
+	struct image_build odd = { 0 };
+
+	for (unsigned i = 0; i < COUNT(ways); i++) {
+		struct image_build b = image_build_fatbin();
+		struct image_bytes bytes;
+
+		add(&b, IMAGE_ELF, 90, &elf, ways[i]);
+		bytes = image_read(b.at, 90);
+		CHECK_EQ(bytes.variable_bytes, elf_variables);
+		CHECK_EQ(bytes.code_bytes, 5120);
+		free(b.at);
+	}
+	/* Frames say how long they are themselves. */
+	for (unsigned i = 0; i < 3; i++) {
+		static const uint64_t said[] = { 0, 1, UINT32_MAX };
+		struct image_build b = image_build_fatbin(), packed;
+
+		packed = image_build_zstd(elf.at, elf.bytes);
+		image_build_member(&b, IMAGE_ELF, 90, &packed, said[i], IMAGE_ZSTD);
+		CHECK_EQ(image_read(b.at, 90).variable_bytes, elf_variables);
+		free(packed.at);
+		free(b.at);
+	}
+	/* What is no image takes as much as it is unpacked. */
+	image_build_add(&odd, NULL, 3 * MIB);
+	for (unsigned i = 0; i < COUNT(ways); i++) {
+		struct image_build b = image_build_fatbin();
+
+		add(&b, IMAGE_ELF, 90, &odd, ways[i]);
+		CHECK(image_read(b.at, 90).variable_bytes >= 3 * MIB);
+		CHECK(image_read(b.at, 90).variable_bytes < 4 * MIB);
+		free(b.at);
+	}
+	free(odd.at);
+	free(elf.at);
 }
 
 static void a_file(void)
@@ -157,7 +210,7 @@ static void a_file(void)
 	const char *path = scratch_path("image");
 	FILE *f = fopen(path, "w");
 
-	add_elf(&b, 90, 10 * MIB, 1);
+	add_elf(&b, 90, 10 * MIB, IMAGE_PACKED);
 	CHECK(f && fwrite(b.at, 1, b.bytes, f) == b.bytes && fclose(f) == 0);
 	CHECK_EQ(image_read_file(path, 90).variable_bytes, 10 * MIB);
 	f = fopen(path, "w");
@@ -238,9 +291,10 @@ static void broken_images_are_read_to_nowhere(void)
 	struct image_build elf = image_build_elf(sections, COUNT(sections));
 	struct image_build fatbin = image_build_fatbin();
 
-	add_elf(&fatbin, 90, 10 * MIB, 1);
+	add_elf(&fatbin, 90, 10 * MIB, IMAGE_PACKED);
 	add_elf(&fatbin, 90, 11 * MIB, 0);
-	add_text(&fatbin, HEAD ".global .b8 a[7777];", 1);
+	add_elf(&fatbin, 90, 12 * MIB, IMAGE_ZSTD);
+	add_text(&fatbin, HEAD ".global .b8 a[7777];", IMAGE_PACKED);
 	add_text(&fatbin, HEAD ".global .b8 a[7777];", 0);
 	try_mutants(&elf, 20000);
 	try_mutants(&fatbin, 20000);
@@ -301,6 +355,7 @@ int main(void)
 		fresh_test(a_cubin),
 		fresh_test(a_fat_binary),
 		fresh_test(what_nobody_can_read),
+		fresh_test(packed_is_no_less),
 		fresh_test(a_file),
 		fresh_test(broken_images_are_read_to_nowhere),
 		fresh_test(lz4_there_and_back),

@@ -2,6 +2,7 @@
 
 #include "core/charge.h"
 #include "core/function.h"
+#include "core/library.h"
 #include "member.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static int card_bytes(const char *uuid, uint64_t *out_bytes)
 
 static const struct gpu_ops ops = { .process_bytes = card_bytes };
 static struct member member;
-static char ctx, other_ctx, function, kernel;
+static char ctx, other_ctx, function, kernel, library;
 
 static uint64_t held(void)
 {
@@ -174,6 +175,51 @@ static void each_context_has_its_own(void)
 	CHECK_EQ(held(), CONTEXT_BYTES + 2 * AREA(4096));
 }
 
+static void launch_kernel(const void *context, uint32_t thread_bytes, uint64_t takes_bytes)
+{
+	struct local_growth g;
+
+	CHECK_EQ(reserve(&g, context, thread_bytes, &kernel), 0);
+	card.bytes += takes_bytes;
+	local_finish(&g, LOCAL_GREW);
+}
+
+/* A library's kernel may run where its library is, and is settled where that is everywhere. */
+static void kernels_of_libraries(void)
+{
+	start();
+	function_enter(&kernel, FUNCTION_KERNEL, &library);
+	local_tell(&kernel, NULL, 64);
+	CHECK(!function_is_settled(&kernel));
+	launch_kernel(&ctx, 64, 0);
+	CHECK(!function_is_settled(&kernel) && !function_has_place(&kernel, &ctx));
+	library_enter(&library, &ctx, dev0, LIBRARY_CODE);
+	launch_kernel(&ctx, 64, 0);
+	CHECK(function_is_settled(&kernel));
+	local_open(&other_ctx, dev0);
+	CHECK(!function_is_settled(&kernel) && !function_has_place(&kernel, &other_ctx));
+	launch_kernel(&ctx, 64, 0);
+	CHECK(!function_is_settled(&kernel) && function_has_place(&kernel, &ctx));
+	library_enter(&library, &other_ctx, dev0, LIBRARY_CODE);
+	launch_kernel(&other_ctx, 64, 0);
+	CHECK(function_is_settled(&kernel));
+	/* Another of the same handle. */
+	local_open(&other_ctx, dev0);
+	launch_kernel(&ctx, 64, 0);
+	CHECK(!function_is_settled(&kernel));
+	/* One that needs more than one of them has. */
+	library_enter(&library, &other_ctx, dev0, LIBRARY_CODE);
+	launch_kernel(&ctx, 4096, AREA(4096));
+	launch_kernel(&ctx, 4096, 0);
+	CHECK(!function_is_settled(&kernel) && function_has_place(&kernel, &ctx));
+	CHECK(!function_has_place(&kernel, &other_ctx));
+	launch_kernel(&other_ctx, 4096, AREA(4096));
+	launch_kernel(&other_ctx, 4096, 0);
+	CHECK(function_is_settled(&kernel));
+	local_end(local_take(&other_ctx));
+	CHECK(function_is_settled(&kernel));
+}
+
 static void a_smaller_stack(void)
 {
 	struct local_use use = { .ctx = &ctx, .dev = dev0, .thread_bytes = 512 };
@@ -233,6 +279,7 @@ int main(void)
 		fresh_test(two_at_once),
 		fresh_test(perhaps),
 		fresh_test(each_context_has_its_own),
+		fresh_test(kernels_of_libraries),
 		fresh_test(a_smaller_stack),
 		fresh_test(a_card_that_cannot_say),
 		fresh_test(unknown_threads),

@@ -4,6 +4,7 @@
 #include "fresh.h"
 
 static char handles[2000], library, ctx, other_ctx;
+static const struct dev dev0 = { 0 }, dev1 = { 1 };
 
 static void its_code_comes_once(void)
 {
@@ -14,7 +15,9 @@ static void its_code_comes_once(void)
 	CHECK(!module_find(&handles[0], &found));
 	module_came(&handles[0]);
 	CHECK(!module_find(&handles[0], &found));
+	CHECK(!module_any(facts.dev));
 	module_enter(&handles[0], &facts);
+	CHECK(module_any(facts.dev));
 	CHECK(module_find(&handles[0], &found));
 	CHECK(found.dev.v == 1 && found.ctx == &ctx && !found.owner && !found.has_code);
 	CHECK_EQ(found.code_bytes, 5000);
@@ -25,6 +28,7 @@ static void its_code_comes_once(void)
 	CHECK(module_find(&handles[0], &found) && !found.has_code);
 	module_end(&handles[0]);
 	module_end(&handles[0]);
+	CHECK(!module_any(facts.dev));
 	CHECK(!module_find(&handles[0], &found));
 }
 
@@ -50,23 +54,29 @@ static void they_end_with_what_they_are_of(void)
 static void a_library_has_its_code_later(void)
 {
 	library_init();
-	library_note(&library, NULL, 100);
+	library_note(&library, (struct library_need){ .bytes = 100, .code_bytes = 7 });
+	CHECK(!library_any(dev1));
 	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
-	library_enter(&library, &ctx, LIBRARY_DATA);
+	library_enter(&library, &ctx, dev1, LIBRARY_DATA);
+	CHECK(library_any(dev1) && !library_any(dev0));
 	CHECK(library_is_in(&library, &ctx, LIBRARY_DATA));
 	CHECK(!library_is_in(&library, &ctx, LIBRARY_CODE));
-	library_enter(&library, &ctx, LIBRARY_CODE);
-	library_enter(&library, &ctx, LIBRARY_DATA);
+	library_enter(&library, &ctx, dev1, LIBRARY_CODE);
+	library_enter(&library, &ctx, dev1, LIBRARY_DATA);
 	CHECK(library_is_in(&library, &ctx, LIBRARY_CODE));
 	CHECK(!library_is_in(&library, &other_ctx, LIBRARY_DATA));
-	library_enter(&library, &other_ctx, LIBRARY_CODE);
+	library_enter(&library, &other_ctx, dev0, LIBRARY_CODE);
+	CHECK(library_any(dev0));
 	CHECK(library_is_in(&library, &other_ctx, LIBRARY_DATA));
 	/* The next context may have the same handle. */
 	library_end_context(&ctx);
+	CHECK(!library_any(dev1) && library_any(dev0));
 	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
 	CHECK(library_is_in(&library, &other_ctx, LIBRARY_CODE));
 	CHECK_EQ(library_need(&library).bytes, 100);
+	CHECK_EQ(library_need(&library).code_bytes, 7);
 	library_end(&library);
+	CHECK(!library_any(dev0));
 	CHECK(!library_is_in(&library, &other_ctx, LIBRARY_DATA));
 	CHECK_EQ(library_need(&library).bytes, 0);
 }

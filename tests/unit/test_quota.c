@@ -3,11 +3,14 @@
 #include "base/clock.h"
 #include "core/doubt.h"
 #include "core/learnt.h"
+#include "core/root.h"
 #include "member.h"
 #include "shm/spec.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -466,6 +469,94 @@ static void a_child_holds_nothing(void)
 	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(512)), 0);
 }
 
+/* The program closed what held our slot. */
+static void let_go(struct member *m)
+{
+	if (m->slot.keep)
+		munmap(m->slot.keep, (size_t)sysconf(_SC_PAGESIZE));
+	if (m->slot.fd >= 0)
+		close(m->slot.fd);
+	m->slot.fd = 1000;
+}
+
+/* By one who cannot tell that we live. */
+static void be_reaped(struct member *m)
+{
+	CHECK(slot_reap(&m->region, -1) == 1);
+	CHECK_EQ(m->region.own->accounts[0].total_bytes, 0);
+}
+
+/* What we hold is charged again, whatever is done first: all of it and no more. */
+static void a_slot_that_was_lost_is_charged_again(void)
+{
+	struct member m;
+
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(100)), 0);
+	let_go(&m);
+	be_reaped(&m);
+	quota_release(dev0, QUOTA_DATA, MIB_BYTES(30));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(70));
+	let_go(&m);
+	be_reaped(&m);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(5)), 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(75));
+	let_go(&m);
+	be_reaped(&m);
+	quota_set_overhead(dev0, QUOTA_MODULE, MIB_BYTES(10));
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(85));
+	let_go(&m);
+	quota_hold_slot();
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(85));
+	CHECK(slot_alive(m.slot.fd, m.slot.index) == 0 && m.slot.fd != 1000);
+}
+
+static _Atomic bool is_over, has_begun, may_hold;
+
+static void no_wake(void)
+{
+}
+
+/* As the worker does. */
+static void *hold(void *arg)
+{
+	root_serve_here(no_wake);
+	atomic_store(&has_begun, true);
+	while (!atomic_load(&is_over)) {
+		root_serve();
+		if (atomic_load(&may_hold))
+			quota_hold_slot();
+	}
+	return arg;
+}
+
+/* From another root directory nothing is given until it was taken back by who has the old one. */
+static void a_slot_is_taken_back_from_the_old_root(void)
+{
+	pthread_t thread;
+	struct member m;
+	int rc;
+
+	if (geteuid() != 0)
+		return;
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(100)), 0);
+	CHECK(pthread_create(&thread, NULL, hold, NULL) == 0);
+	while (!atomic_load(&has_begun))
+		;
+	CHECK(chroot(scratch_path("")) == 0);
+	let_go(&m);
+	CHECK((int)quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(5)) == -ESTALE);
+	quota_release(dev0, QUOTA_DATA, MIB_BYTES(30));
+	atomic_store(&may_hold, true);
+	while ((rc = quota_reserve(dev0, QUOTA_DATA, MIB_BYTES(5))) == -ESTALE)
+		;
+	CHECK_EQ(rc, 0);
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(75));
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +576,8 @@ int main(void)
 		fresh_test(who_dies_in_doubt_is_reaped),
 		fresh_test(threads_stay_within_the_limit),
 		fresh_test(a_child_holds_nothing),
+		fresh_test(a_slot_that_was_lost_is_charged_again),
+		fresh_test(a_slot_is_taken_back_from_the_old_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 #include "core/reaper.h"
 
 #include "core/quota.h"
+#include "core/root.h"
 #include "fresh.h"
 #include "member.h"
 
@@ -22,10 +23,10 @@ static void wake(void)
 static void *serve(void *arg)
 {
 	(void)arg;
-	reaper_serve_here(wake);
+	root_serve_here(wake);
 	atomic_store(&has_begun, true);
 	while (!atomic_load(&is_over))
-		quota_serve_reap();
+		root_serve();
 	return NULL;
 }
 

@@ -118,6 +118,51 @@ static void test_what_is_idle_on_a_card(void **state)
 	free(own);
 }
 
+/* Who was asked in vain has none to give until it answers that, or more. */
+static void test_who_does_not_answer_has_nothing_idle(void **state)
+{
+	struct ration_region *own = make();
+
+	(void)state;
+	own->flags = RATION_FLAG_MOVABLE;
+	residency_set_idle(own, 0, 1, 7);
+	residency_set_idle(own, 5, 1, 3);
+	residency_set_idle(own, 5, 2, 4);
+	for (uint32_t wanted = 1; wanted < 5; wanted++) {
+		residency_answer(own, 0, wanted - 1);
+		residency_answer(own, 5, wanted);
+		residency_miss(own, HAMI_SLOTS, 1, wanted);
+		assert_int_equal(residency_idle(own, 0, 1), 0);
+		assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 6 * MIB);
+		assert_int_equal(residency_kept_idle_but(own, HAMI_SLOTS, 1), 20 * MIB);
+		residency_answer(own, 0, wanted);
+		assert_int_equal(residency_idle_but(own, HAMI_SLOTS, 1), 20 * MIB);
+	}
+	/* Not who asks, nor who has none there. */
+	residency_miss(own, 0, 2, 10);
+	assert_int_equal(residency_idle(own, 0, 1), 14 * MIB);
+	assert_int_equal(residency_idle(own, 5, 1), 0);
+	residency_miss(own, 5, 1, 10);
+	assert_int_equal(residency_idle(own, 0, 1), 0);
+	/* So it is with host memory. */
+	own->flags = RATION_FLAG_OVERSUBSCRIBE;
+	own->host_bytes = 100 * MIB;
+	assert_int_equal(residency_add(own, 0, RESIDENCY_HOST, 40 * MIB, UINT64_MAX), 0);
+	residency_answer(own, 0, 10);
+	residency_miss(own, HAMI_SLOTS, RESIDENCY_HOST, 11);
+	residency_keep(own, 0, 30 * MIB);
+	assert_int_equal(residency_free(own, 1, 0), 90 * MIB);
+	residency_miss(own, HAMI_SLOTS, RESIDENCY_HOST, 11);
+	assert_int_equal(residency_free(own, 1, 0), 60 * MIB);
+	residency_answer(own, 0, 11);
+	assert_int_equal(residency_free(own, 1, 0), 90 * MIB);
+	/* Its next owner begins anew. */
+	residency_clear(own, 0);
+	residency_set_idle(own, 0, 1, 1);
+	assert_int_equal(residency_idle(own, 0, 1), 2 * MIB);
+	free(own);
+}
+
 static void test_a_crowd_never_passes_it(void **state)
 {
 	pthread_t threads[THREADS];
@@ -139,6 +184,7 @@ int main(void)
 		cmocka_unit_test(test_the_sum_has_a_bound),
 		cmocka_unit_test(test_what_is_kept_can_be_had),
 		cmocka_unit_test(test_what_is_idle_on_a_card),
+		cmocka_unit_test(test_who_does_not_answer_has_nothing_idle),
 		cmocka_unit_test(test_a_crowd_never_passes_it),
 	};
 

@@ -3,6 +3,7 @@
 #include "fresh.h"
 #include "scratch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,14 +27,14 @@ static void it_is_seen_by_all_in_the_directory(void)
 
 	wanted_start(place("a.tenant"));
 	CHECK_EQ(wanted_since(), 0);
-	CHECK(wanted_raise());
+	CHECK_EQ(wanted_raise(), 0);
 	before = wanted_since();
 	CHECK(before != 0);
 	wanted_start(place("b.tenant"));
 	CHECK_EQ(wanted_since(), before);
 	/* The clock of files has steps of some milliseconds. */
 	do {
-		CHECK(wanted_raise());
+		CHECK_EQ(wanted_raise(), 0);
 		after = wanted_since();
 	} while (after == before);
 	wanted_start(place("a.tenant"));
@@ -47,7 +48,7 @@ static void elsewhere_nobody_is_asked(void)
 
 	for (unsigned i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		wanted_start(paths[i]);
-		CHECK(!wanted_raise());
+		CHECK(wanted_raise() == -ENOTSUP);
 		CHECK_EQ(wanted_since(), 0);
 	}
 }
@@ -62,14 +63,36 @@ static void it_follows_no_link_and_waits_for_nothing(void)
 	snprintf(file, sizeof(file), "%s/.wanted", scratch_path("dir"));
 	snprintf(other, sizeof(other), "%s/other", scratch_path("dir"));
 	CHECK_EQ(symlink(other, file), 0);
-	CHECK(!wanted_raise());
+	CHECK(wanted_raise() < 0);
 	CHECK(lstat(other, &st) < 0);
 	CHECK_EQ(unlink(file), 0);
 	CHECK_EQ(mkfifo(file, 0600), 0);
-	CHECK(!wanted_raise());
+	CHECK(wanted_raise() < 0);
 	CHECK_EQ(unlink(file), 0);
 	CHECK_EQ(mkdir(file, 0700), 0);
-	CHECK(!wanted_raise());
+	CHECK(wanted_raise() < 0);
+}
+
+/* From another root directory: nothing is made in a directory that is not the one. */
+static void another_directory_is_left_alone(void)
+{
+	char path[4096], same[8192], part[8192];
+	struct stat st;
+
+	if (geteuid() != 0)
+		return;
+	snprintf(path, sizeof(path), "%s", place("a.tenant"));
+	wanted_start(path);
+	CHECK_EQ(wanted_raise(), 0);
+	snprintf(same, sizeof(same), "%s%s", scratch_path("root"), path);
+	for (char *at = same + strlen(scratch_path("root")); (at = strchr(at, '/')); at++) {
+		snprintf(part, sizeof(part), "%.*s", (int)(at - same), same);
+		CHECK(mkdir(part, 0700) == 0 || errno == EEXIST);
+	}
+	snprintf(part, sizeof(part), "%s/.wanted", scratch_path("dir"));
+	CHECK(chroot(scratch_path("root")) == 0);
+	CHECK(wanted_raise() == -ESTALE);
+	CHECK(lstat(part, &st) < 0 && errno == ENOENT);
 }
 
 int main(void)
@@ -78,6 +101,7 @@ int main(void)
 		fresh_test(it_is_seen_by_all_in_the_directory),
 		fresh_test(elsewhere_nobody_is_asked),
 		fresh_test(it_follows_no_link_and_waits_for_nothing),
+		fresh_test(another_directory_is_left_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,20 +288,26 @@ static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 
 static int begin_still(void *owner, const struct bo_patience *patience)
 {
-	const struct gpu_bo *o = owner;
+	struct gpu_bo *o = owner;
 	struct gpu_still_waits waits = o->setup.still;
+	int rc;
 
 	if (patience) {
 		waits.done_ns = patience->work_ns;
 		waits.is_over = patience->is_over;
 		waits.arg = patience->arg;
 	}
-	return gpu_still_begin(&waits);
+	rc = gpu_still_begin(&waits);
+	if (rc == 0)
+		o->move.patience = patience;
+	return rc;
 }
 
 static void end_still(void *owner)
 {
-	(void)owner;
+	struct gpu_bo *o = owner;
+
+	o->move.patience = NULL;
 	gpu_still_end();
 }
 

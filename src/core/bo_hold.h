@@ -14,6 +14,8 @@
  * is given back, also by threads that were at it. 0 when none is left there; else why one is, and
  * what went stays where it went: -EBUSY when somebody has it or its fence is not done, -ENOMEM when
  * host memory is out, or the error of its move.
+ *
+ * ctx->leave_bytes leave together: their memory is given back when all of them are copied.
  */
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
 

@@ -6,6 +6,7 @@
 #include "core/bo_hold.h"
 #include "core/handle.h"
 #include "core/object.h"
+#include "core/others.h"
 #include "core/quota.h"
 #include "core/rdma.h"
 #include "drv/gpu_bo.h"
@@ -92,6 +93,20 @@ static void tell(enum ration_suspend suspended, int rc)
 			 suspended == RATION_RUN ? HAMI_RUNNING : HAMI_SUSPENDED, __ATOMIC_RELEASE);
 }
 
+/*
+ * Where the card has room for as much again nobody waits for what leaves, and it all goes back to
+ * the driver at the end: the driver clears what goes back, while others' memory may come in.
+ */
+static uint64_t leave_at_a_time(struct dev dev, struct bo_device *bos)
+{
+	uint64_t free_bytes;
+
+	return others_card_free(dev, &free_bytes) == 0 &&
+			       free_bytes >= bo_device_used(bos, BO_VRAM) ?
+		       UINT64_MAX :
+		       0;
+}
+
 /* Both for all devices: the first error, when others may have gone. */
 static int each(int (*call)(struct bo_device *device, struct bo_ctx *ctx))
 {
@@ -101,6 +116,8 @@ static int each(int (*call)(struct bo_device *device, struct bo_ctx *ctx))
 		struct bo_device *bos = object_bos((struct dev){ d });
 		struct bo_ctx ctx = { 0 };
 
+		if (bos)
+			ctx.leave_bytes = leave_at_a_time((struct dev){ d }, bos);
 		rc = bos ? call(bos, &ctx) : 0;
 	}
 	return rc;

@@ -70,7 +70,9 @@ static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
 				     .store = &o->store,
 				     .alias_bytes = GPU_BO_MOST_BYTES,
 				     .part_bytes = setup->part_bytes,
-				     .copy_ns = setup->copy_ns };
+				     .copy_ns = setup->copy_ns,
+				     .most_steps = setup->most_steps ? setup->most_steps :
+								       GPU_MOVE_STEPS };
 	rc = GATE_CALL(gpu_move_init(&o->move));
 	if (rc < 0)
 		free(o);

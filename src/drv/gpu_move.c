@@ -323,7 +323,7 @@ unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count)
 	unsigned lost = 0, n;
 
 	for (unsigned i = 0; i < count; i += n) {
-		n = count - i < GPU_MOVE_STEPS ? count - i : GPU_MOVE_STEPS;
+		n = count - i < m->most_steps ? count - i : m->most_steps;
 		for (unsigned k = 0; k < n; k++)
 			moves[i + k].rc = -EBUSY;
 		if (!finish_hung(m))

@@ -19,6 +19,7 @@ static const struct gpu_bo_setup impatient = {
 	.still = { .shut_ns = 300 * NSEC_PER_MSEC, .done_ns = 300 * NSEC_PER_MSEC },
 	.copy_ns = 300 * NSEC_PER_MSEC,
 	.part_bytes = 2 * GRAIN,
+	.most_steps = 24,
 	.keep_bytes = UINT64_MAX,
 };
 

@@ -83,8 +83,7 @@ static int take_host(void *arg, uint64_t bytes)
 	if (enter(device, BO_SYSTEM, bytes, bound(device, BO_SYSTEM)) == 0)
 		return 0;
 	/* It may be had later: others of the tenant, and other devices, may keep some. */
-	if (residency_kept(b->own, HAMI_SLOTS))
-		__atomic_fetch_add(&b->own->host_wanted, 1, __ATOMIC_RELEASE);
+	others_want_host(b);
 	return -ENOSPC;
 }
 

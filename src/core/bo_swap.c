@@ -112,6 +112,9 @@ static int take_goes(struct swap *s)
 
 		if (is_over(s))
 			return -EBUSY;
+		/* Gone already, wherever to. */
+		if (one->is_had && one->bo->place != BO_VRAM)
+			one->rc = 0;
 		if (take(s, goes, ops->evict_to(s->device->owner, one->bo, BO_VRAM), &s->out) < 0)
 			one->rc = -ENOMEM;
 	}

@@ -284,9 +284,10 @@ static void who_has_moved_meanwhile_is_no_error(void **state)
 	begin(&s, *state, MIB(2));
 	assert_ok(owner_place(&s.near[0], &owner_in[BO_GTT], &ctx));
 	assert_ok(owner_place(&s.far[0], &owner_in[BO_VRAM], &ctx));
-	assert_ok(swap(&s, 2, 2));
-	expect_places(&s, "ggvvvv", "vvgggg");
-	for (unsigned i = 0; i < 2; i++) {
+	assert_ok(owner_place(&s.near[2], &owner_in[BO_SYSTEM], &ctx));
+	assert_ok(swap(&s, 3, 3));
+	expect_places(&s, "ggsvvv", "vvvggg");
+	for (unsigned i = 0; i < 3; i++) {
 		assert_ok(s.goes[i].rc);
 		assert_ok(s.comes[i].rc);
 	}

@@ -13,8 +13,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* An object larger than this would move in one piece that is too large. */
+/*
+ * An object larger than this would move in one piece that is too large. Where some leave while
+ * others come, one way of the link is idle until the first has left and once the last has.
+ */
 #define BO_BYTES (UINT64_C(256) << 20)
+#define SPILL_BO_BYTES (UINT64_C(64) << 20)
 
 /* Between two attempts at what is busy. */
 #define BUSY_NAP_NS NSEC_PER_MSEC
@@ -305,10 +309,16 @@ static int fill(struct backing_device *device, struct bo *bo)
 	return rc;
 }
 
+static uint64_t bo_bytes(const struct backing_device *device)
+{
+	return device->bounds.may_spill ? SPILL_BO_BYTES : BO_BYTES;
+}
+
 /* Its i-th object, charged and with memory. It is one of those left even where it got none. */
 static int make(struct backing *b, unsigned i)
 {
-	uint64_t at = i * BO_BYTES, bytes = bytes_least(b->bytes - at, BO_BYTES);
+	uint64_t most_bytes = bo_bytes(b->device), at = i * most_bytes;
+	uint64_t bytes = bytes_least(b->bytes - at, most_bytes);
 	int rc;
 
 	/* Who is suspended takes nothing of the device. */
@@ -328,7 +338,8 @@ static int make(struct backing *b, unsigned i)
 int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
 		 void *arg, struct backing **out_backing)
 {
-	unsigned count = (unsigned)((bytes + BO_BYTES - 1) / BO_BYTES), made = 0;
+	unsigned count = (unsigned)(bytes_round_up(bytes, bo_bytes(device)) / bo_bytes(device));
+	unsigned made = 0;
 	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->objects[0]));
 	int rc = 0;
 
@@ -387,8 +398,10 @@ bool backing_reap(struct backing_device *device)
 static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
 		 unsigned *out_end)
 {
-	*out_first = (unsigned)((addr - backing->addr) / BO_BYTES);
-	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
+	uint64_t each_bytes = bo_bytes(backing->device), at = addr - backing->addr;
+
+	*out_first = (unsigned)(at / each_bytes);
+	*out_end = (unsigned)((at + bytes + each_bytes - 1) / each_bytes);
 }
 
 /* The bytes of both. */

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 /*
- * One round moves no more than this, so that it stalls the program for some ten milliseconds; what
- * pays much, four times as much.
+ * One round moves no more than this, out and in, so that it stalls the program for some twenty
+ * milliseconds; what pays much, four times as much.
  */
-#define MOST_BYTES (UINT64_C(1) << 30)
+#define MOST_BYTES (UINT64_C(2) << 30)
 /*
  * Work that is queued is waited for so long. Nothing new begins meanwhile, but the device is at
  * work, so that a program which keeps much queued loses little.

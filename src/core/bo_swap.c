@@ -10,8 +10,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* What goes at a time. */
+/* What goes at a time; of pairs, since before the first and behind the last one way is idle. */
 #define PART_BYTES (UINT64_C(256) << 20)
+#define PAIRS_PART_BYTES (UINT64_C(64) << 20)
 /* The rc of what has memory, or another's to come, and has not moved. */
 enum { PENDING = 1 };
 
@@ -168,7 +169,7 @@ static unsigned part_of(const struct swap *s, const struct pair *pairs, unsigned
 
 	do
 		bytes += s->out.moves[pairs[from + n++].goes].bo->bytes;
-	while (from + n < count && bytes < PART_BYTES);
+	while (from + n < count && bytes < PAIRS_PART_BYTES);
 	return n;
 }
 

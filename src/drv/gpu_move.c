@@ -191,13 +191,16 @@ static bool is_heir(const struct gpu_remap *r)
 /* The part from step `from` on: heirs, or others. */
 static struct part part_at(const struct gpu_move *m, unsigned from, unsigned number)
 {
+	const struct bo_move *first = m->steps[from].move;
+	uint64_t most_bytes = m->part_bytes, bytes = 0;
 	struct part part = { from, from, number };
-	uint64_t bytes = 0;
 
+	if (first->has_heir || first->giver)
+		most_bytes /= 4;
 	do
 		bytes += m->steps[part.to++].bytes;
 	while (part.to < m->count && is_heir(&m->steps[part.to]) == is_heir(&m->steps[from]) &&
-	       bytes + m->steps[part.to].bytes <= m->part_bytes);
+	       bytes + m->steps[part.to].bytes <= most_bytes);
 	return part;
 }
 

@@ -21,9 +21,11 @@ struct gpu_move {
 	struct gpu_store *store;
 	/* constant */
 	uint64_t alias_bytes; /* no object and no part is larger */
-	uint64_t part_bytes;  /* what is mapped and copied at once; a larger object goes alone */
-	int64_t copy_ns;      /* that the copies of a part may take */
-	unsigned most_steps;  /* at a time, up to GPU_MOVE_STEPS: between two all copies end */
+	/* What is mapped and copied at once, a quarter of it where somebody waits for what is left;
+	 * a larger object goes alone. */
+	uint64_t part_bytes;
+	int64_t copy_ns;     /* that the copies of a part may take */
+	unsigned most_steps; /* at a time, up to GPU_MOVE_STEPS: between two all copies end */
 	/* who has all stand still */
 	const struct bo_patience *patience; /* who is asked before more leaves; NULL: nobody */
 	uint64_t alias;  /* addresses of ours with nothing behind them between moves; 0: none now */

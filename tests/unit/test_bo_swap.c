@@ -311,8 +311,7 @@ static void asked(struct owner *owner, uint64_t far_bytes, const char *const *ne
 		  const char *const *far)
 {
 	for (unsigned k = 0; k < 4; k++) {
-		/* Before memory is taken for each that goes, and then before a part but the first.
-		 */
+		/* Before each that goes is given memory, then before a part but the first. */
 		struct clerk clerk = { .last = COUNT + k };
 		struct bo_patience patience = { .is_over = asks, .arg = &clerk };
 		struct scene s;

@@ -14,11 +14,11 @@
 #define MACHINE "mem=512m,context=8m"
 enum { COUNT = 6, MANY = 70, STRIDE = BUILD_SANITIZED ? 9 : 1 };
 
-/* Parts of two objects, so that three of each kind are under way in turn. */
+/* Parts of two objects where others come, so that three of each kind are under way in turn. */
 static const struct gpu_bo_setup impatient = {
 	.still = { .shut_ns = 300 * NSEC_PER_MSEC, .done_ns = 300 * NSEC_PER_MSEC },
 	.copy_ns = 300 * NSEC_PER_MSEC,
-	.part_bytes = 2 * GRAIN,
+	.part_bytes = 8 * GRAIN,
 	.most_steps = 24,
 	.keep_bytes = UINT64_MAX,
 };

@@ -177,6 +177,19 @@ int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
 	return rc < 0 ? rc : end_deleted(device, ctx);
 }
 
+uint64_t bo_hold_bytes(struct bo_device *device)
+{
+	uint64_t bytes = 0;
+	struct bo *bo;
+
+	bo_device_lock(device);
+	for (unsigned i = 0; i < BO_PRIORITIES; i++)
+		TAILQ_FOREACH(bo, &device->managers[BO_VRAM].lru[i], in_list)
+			bytes += bo->bytes;
+	bo_device_unlock(device);
+	return bytes;
+}
+
 int bo_hold_all(struct bo_device *device, struct bo_ctx *ctx)
 {
 	int rc = bo_hold(device, ctx);

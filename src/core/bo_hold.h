@@ -19,6 +19,9 @@
  */
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
 
+/* How much that would move now. */
+uint64_t bo_hold_bytes(struct bo_device *device);
+
 /*
  * As bo_hold(), and those in BO_GTT go to BO_SYSTEM too: no work reaches anything but pinned ones.
  */

@@ -1,5 +1,6 @@
 #include "hook/suspend.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -13,6 +14,7 @@
 #include "drv/gpu_still.h"
 #include "drv/sample_nvml.h"
 #include "hook/signals.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -217,13 +219,43 @@ static int leave(enum ration_suspend want)
 	return 0;
 }
 
+static bool fits_in_host(uint64_t bytes)
+{
+	const struct ration_region *own = state.s.region->own;
+	uint64_t limit_bytes = residency_host_limit(own);
+	uint64_t used_bytes = residency_sum(own, RESIDENCY_HOST);
+
+	/* What is kept at hand goes for it. */
+	used_bytes = bytes_beyond(used_bytes, residency_kept(own, HAMI_SLOTS));
+	return limit_bytes == UINT64_MAX || bytes <= bytes_beyond(limit_bytes, used_bytes);
+}
+
+/* False where host memory has no room for what is to leave: nothing need stand still or move. */
+static bool may_leave(void)
+{
+	uint64_t bytes = 0;
+
+	if (!state.s.region)
+		return true;
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct bo_device *bos = object_bos((struct dev){ d });
+
+		bytes += bos ? bo_hold_bytes(bos) : 0;
+	}
+	if (fits_in_host(bytes))
+		return true;
+	/* What the dead have there is none of it. */
+	quota_reap();
+	return fits_in_host(bytes);
+}
+
 static void hold(enum ration_suspend want)
 {
 	int rc = rdma_look() ? -EPERM : 0;
 
 	if (rc == 0) {
 		object_keep(false);
-		rc = gpu_still_begin(&waits);
+		rc = may_leave() ? gpu_still_begin(&waits) : -ENOMEM;
 	}
 	if (rc == 0)
 		rc = leave(want);

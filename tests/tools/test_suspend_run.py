@@ -145,10 +145,12 @@ def test_asked_again_and_again(ration, keeper):
 
 
 def test_too_little_host_memory_is_said_and_the_program_goes_on(ration, keeper, eventually):
-    a = keeper("a", "--size", "20m", run=("--host", "10m"))
+    a = keeper("a", "--size", "20m", run=("--host", "30m"))
     done = ration("suspend", "a", "--wait", "86400")
     assert done.returncode == 1 and "Cannot allocate memory (no room in host memory" in done.stdout
     assert a.status() == 1
+    # Nothing left and came back in vain.
+    assert a.seen()["moved_bytes"] == 0
     settled = a.rounds()
     eventually(lambda: a.rounds() > settled)
     resume(ration, "a")

@@ -60,7 +60,9 @@ static void all_leaves_and_comes_back(void **state)
 
 	(void)state;
 	make_all();
+	assert_int_equal(bo_hold_bytes(&owner.device), OBJECTS / 4 * 3 * MIB(2));
 	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_int_equal(bo_hold_bytes(&owner.device), 0);
 	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), 0);
 	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), OBJECTS / 4 * 3 * MIB(2));
 	assert_int_equal(bo_device_used(&owner.device, BO_GTT), OBJECTS / 4 * MIB(2));

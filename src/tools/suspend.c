@@ -1,5 +1,6 @@
 #include "tools/suspend.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "shm/lock.h"
@@ -246,11 +247,11 @@ static bool is_refused(const struct view *view, const struct view_process *p)
 
 static uint64_t on_the_gpu(const struct view *view, const struct view_process *p)
 {
-	uint64_t bytes = 0;
+	uint64_t far_bytes = bytes_beyond(p->host_bytes, p->kept_bytes), bytes = 0;
 
 	for (int d = 0; d < view->device_count; d++)
 		bytes += p->used_bytes[d];
-	return bytes > p->host_bytes ? bytes - p->host_bytes : 0;
+	return bytes_beyond(bytes, far_bytes);
 }
 
 static void print_process(const struct view *view, const struct view_process *p)

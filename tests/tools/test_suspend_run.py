@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -109,6 +110,15 @@ def test_where_the_room_was_taken_it_comes_back_over_the_link(ration, keeper, ev
     eventually(lambda: a.rounds() > settled)
     a.end()
     b.end()
+
+
+def test_what_came_back_is_said(ration, keeper):
+    """Host memory that is kept at hand for the next time is none of it."""
+    a = keeper("a", *LARGE)
+    suspend(ration, "a")
+    said = re.search(r"runs, (\d+) MiB on the GPU", ration("resume", "a").stdout)
+    assert 140 <= int(said[1]) < 192
+    a.end()
 
 
 def test_killed_while_suspended(ration, keeper, eventually):

@@ -214,6 +214,8 @@ bool peer_crosses_2d_slow(const CUDA_MEMCPY2D *c, CUDA_MEMCPY3D_PEER *out_copy)
 		.srcDevice = c->srcDevice,
 		.srcArray = c->srcArray,
 		.srcPitch = c->srcPitch,
+		/* Of one slice; less than it has would be an error. */
+		.srcHeight = c->srcY + c->Height,
 		.dstXInBytes = c->dstXInBytes,
 		.dstY = c->dstY,
 		.dstMemoryType = c->dstMemoryType,
@@ -221,6 +223,7 @@ bool peer_crosses_2d_slow(const CUDA_MEMCPY2D *c, CUDA_MEMCPY3D_PEER *out_copy)
 		.dstDevice = c->dstDevice,
 		.dstArray = c->dstArray,
 		.dstPitch = c->dstPitch,
+		.dstHeight = c->dstY + c->Height,
 		.WidthInBytes = c->WidthInBytes,
 		.Height = c->Height,
 		.Depth = 1,

@@ -398,6 +398,44 @@ static void in_any_order(void)
 	end(free_bytes);
 }
 
+static void die_in_a_turn(void *arg)
+{
+	const unsigned *at = arg;
+
+	start(COUNT);
+	failing_start();
+	CHECK_EQ(turn(NULL), 0);
+	failing_none();
+	failing.kill_at = *at;
+	turn(NULL);
+}
+
+static void nothing_is_left(void *arg)
+{
+	(void)arg;
+	sim_gpu_start(MACHINE);
+	CHECK_EQ(sim_gpu_free_bytes(), (512 - 8) * MIB);
+}
+
+/* kill -9 before some of the driver's calls: while one part leaves, another comes. */
+static void a_death_leaves_nothing_behind(void **state)
+{
+	unsigned at = 0;
+	int status;
+
+	(void)state;
+	do {
+		struct child c;
+
+		at += 3 * STRIDE;
+		c = child_start(die_in_a_turn, &at);
+		status = child_status(&c);
+		assert_true(status == 0 || status == 128 + SIGKILL);
+		child_run(nothing_is_left, NULL);
+	} while (status != 0);
+	assert_true(at > 6 * COUNT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +446,7 @@ int main(void)
 		fresh_test(one_part_comes_while_the_next_leaves),
 		fresh_test(when_it_is_over_no_more_leaves),
 		fresh_test(in_any_order),
+		scratch_test(a_death_leaves_nothing_behind),
 	};
 
 	return cmocka_run_group_tests_name("swapping", tests, NULL, NULL);

@@ -394,39 +394,13 @@ bool backing_reap(struct backing_device *device)
 	return atomic_load(&device->ended) != before;
 }
 
-/* The objects [*out_first, *out_end) that have a part of it. */
-static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
-		 unsigned *out_end)
+void backing_span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
+		  unsigned *out_end)
 {
 	uint64_t each_bytes = bo_bytes(backing->device), at = addr - backing->addr;
 
 	*out_first = (unsigned)(at / each_bytes);
 	*out_end = (unsigned)((at + bytes + each_bytes - 1) / each_bytes);
-}
-
-/* The bytes of both. */
-static uint64_t overlap(const struct bo *bo, uint64_t addr, uint64_t bytes)
-{
-	uint64_t from = addr > bo->addr ? addr : bo->addr;
-	uint64_t to = addr + bytes < bo->addr + bo->bytes ? addr + bytes : bo->addr + bo->bytes;
-
-	return to - from;
-}
-
-void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes, struct backing_uses *uses)
-{
-	unsigned first, end;
-
-	span(backing, addr, bytes, &first, &end);
-	for (unsigned i = first; i < end; i++) {
-		struct backing_object *o = &backing->objects[i];
-		uint64_t used_bytes = overlap(&o->bo, addr, bytes);
-		uint32_t part = (uint32_t)(uses->weight * used_bytes / o->bo.bytes);
-
-		atomic_fetch_add_explicit(&o->uses, part ? part : 1, memory_order_relaxed);
-		if (atomic_load_explicit(&o->is_far, memory_order_relaxed))
-			uses->far_bytes += used_bytes;
-	}
 }
 
 uint64_t backing_room(const struct backing_device *device, enum bo_place place)
@@ -479,7 +453,7 @@ int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 	unsigned first, end, i;
 	int rc = 0;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (i = first; i < end; i++) {
 		rc = backing_pin_object(&backing->objects[i].bo);
 		if (rc < 0)
@@ -495,7 +469,7 @@ unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, str
 {
 	unsigned first, end, n = 0;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end && n < most; i++)
 		out_bos[n++] = bo_get(&backing->objects[i].bo);
 	return n;
@@ -505,7 +479,7 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end; i++)
 		bo_unpin(&backing->objects[i].bo);
 }

@@ -5,6 +5,7 @@
 #include "core/balance.h"
 
 #include "base/clock.h"
+#include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/charge.h"
 #include "member.h"

@@ -136,7 +136,7 @@ struct bo_placement {
 struct bo_ctx {
 	struct bo_ticket *ticket; /* NULL: of one object alone */
 	bool no_wait;             /* -EBUSY, or another place, in the place of waiting */
-	uint64_t leave_bytes;     /* that leave at a time (bo_hold.h); 0: some gigabytes */
+	uint64_t batch_bytes;     /* that move at a time (bo_hold.h); 0: some gigabytes */
 	uint64_t moved_bytes;     /* out: added up */
 };
 

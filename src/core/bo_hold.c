@@ -61,8 +61,8 @@ static void pick(struct batch *batch, struct bo *bo)
 
 static uint64_t batch_bytes(enum bo_place place, const struct bo_ctx *ctx)
 {
-	if (place == BO_VRAM && ctx->leave_bytes)
-		return ctx->leave_bytes;
+	if (place != BO_GTT && ctx->batch_bytes)
+		return ctx->batch_bytes;
 	/* From GTT to pages: from the host's memory to as much of it. */
 	return place == BO_GTT ? PAGES_BATCH_BYTES : BATCH_BYTES;
 }

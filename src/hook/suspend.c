@@ -97,16 +97,14 @@ static void tell(enum ration_suspend suspended, int rc)
 
 /*
  * Where the card has room for as much again nobody waits for what leaves, and it all goes back to
- * the driver at the end: the driver clears what goes back, while others' memory may come in.
+ * the driver at the end: the driver clears what goes back, while others' memory may come in. What
+ * comes has memory at once, so that its copies do not wait for more.
  */
-static uint64_t leave_at_a_time(struct dev dev, struct bo_device *bos)
+static uint64_t at_a_time(struct dev dev, struct bo_device *bos)
 {
-	uint64_t free_bytes;
+	uint64_t bytes = bo_device_used(bos, BO_VRAM) + bo_device_used(bos, BO_SYSTEM), free_bytes;
 
-	return others_card_free(dev, &free_bytes) == 0 &&
-			       free_bytes >= bo_device_used(bos, BO_VRAM) ?
-		       UINT64_MAX :
-		       0;
+	return others_card_free(dev, &free_bytes) == 0 && free_bytes >= bytes ? UINT64_MAX : 0;
 }
 
 /* Both for all devices: the first error, when others may have gone. */
@@ -119,7 +117,7 @@ static int each(int (*call)(struct bo_device *device, struct bo_ctx *ctx))
 		struct bo_ctx ctx = { 0 };
 
 		if (bos)
-			ctx.leave_bytes = leave_at_a_time((struct dev){ d }, bos);
+			ctx.batch_bytes = at_a_time((struct dev){ d }, bos);
 		rc = bos ? call(bos, &ctx) : 0;
 	}
 	return rc;

@@ -8,6 +8,7 @@
  *   fit   the first pass every buffer, the others the first half of them
  *   skew  USES of them (COUNT): four of five among the first fifth, at random, always the same
  *   rows  as skew, but of each a MiB at a random place, in several streams
+ *   late  the last USES (half of COUNT), in order: what had no room at first
  * Answers "ready" once all are filled, then for each pass
  *
  *   pass NS BYTES
@@ -143,6 +144,8 @@ static unsigned pick(unsigned pass, unsigned n)
 
 	if (strcmp(o.pattern, "fit") == 0 && pass > 0)
 		return n % (o.count / 2 ? o.count / 2 : 1);
+	if (strcmp(o.pattern, "late") == 0)
+		return o.count - 1 - n % o.uses;
 	if (strcmp(o.pattern, "skew") != 0 && !o.is_rows)
 		return n % o.count;
 	if (few == o.count || next_random() % 5 < 4)
@@ -197,8 +200,8 @@ int main(int argc, char **argv)
 	unsigned passes;
 
 	if (argc < 6 || argc > 7) {
-		fprintf(stderr, "usage: over plain|managed scan|fit|skew|rows COUNT BYTES PASSES "
-				"[USES]\n");
+		fprintf(stderr, "usage: over plain|managed scan|fit|skew|rows|late COUNT BYTES "
+				"PASSES [USES]\n");
 		return 2;
 	}
 	o.pattern = argv[2];
@@ -206,9 +209,11 @@ int main(int argc, char **argv)
 	o.bytes = strtoull(argv[4], NULL, 10);
 	passes = (unsigned)strtoul(argv[5], NULL, 10);
 	o.uses = argc > 6 ? (unsigned)strtoul(argv[6], NULL, 10) : o.count;
+	if (argc == 6 && strcmp(o.pattern, "late") == 0)
+		o.uses = o.count / 2;
 	o.is_rows = strcmp(o.pattern, "rows") == 0;
 	o.read_bytes = o.is_rows && o.bytes > ROW_BYTES ? ROW_BYTES : o.bytes;
-	if (o.count < 1 || o.count > MOST || o.bytes < 16 || o.bytes % 16)
+	if (o.count < 1 || o.count > MOST || o.uses < 1 || o.bytes < 16 || o.bytes % 16)
 		return 2;
 	start();
 	fill(strcmp(argv[1], "managed") == 0);

@@ -13,8 +13,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* An object larger than this would move in one piece that is too large. */
+/*
+ * An object larger than this would move in one piece that is too large. Where some leave while
+ * others come, one way of the link is idle until the first has left and once the last has.
+ */
 #define BO_BYTES (UINT64_C(256) << 20)
+#define SPILL_BO_BYTES (UINT64_C(64) << 20)
 
 /* Between two attempts at what is busy. */
 #define BUSY_NAP_NS NSEC_PER_MSEC
@@ -83,8 +87,7 @@ static int take_host(void *arg, uint64_t bytes)
 	if (enter(device, BO_SYSTEM, bytes, bound(device, BO_SYSTEM)) == 0)
 		return 0;
 	/* It may be had later: others of the tenant, and other devices, may keep some. */
-	if (residency_kept(b->own, HAMI_SLOTS))
-		__atomic_fetch_add(&b->own->host_wanted, 1, __ATOMIC_RELEASE);
+	others_want_host(b);
 	return -ENOSPC;
 }
 
@@ -306,10 +309,16 @@ static int fill(struct backing_device *device, struct bo *bo)
 	return rc;
 }
 
+static uint64_t bo_bytes(const struct backing_device *device)
+{
+	return device->bounds.may_spill ? SPILL_BO_BYTES : BO_BYTES;
+}
+
 /* Its i-th object, charged and with memory. It is one of those left even where it got none. */
 static int make(struct backing *b, unsigned i)
 {
-	uint64_t at = i * BO_BYTES, bytes = bytes_least(b->bytes - at, BO_BYTES);
+	uint64_t most_bytes = bo_bytes(b->device), at = i * most_bytes;
+	uint64_t bytes = bytes_least(b->bytes - at, most_bytes);
 	int rc;
 
 	/* Who is suspended takes nothing of the device. */
@@ -329,7 +338,8 @@ static int make(struct backing *b, unsigned i)
 int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, backing_end *end,
 		 void *arg, struct backing **out_backing)
 {
-	unsigned count = (unsigned)((bytes + BO_BYTES - 1) / BO_BYTES), made = 0;
+	unsigned count = (unsigned)(bytes_round_up(bytes, bo_bytes(device)) / bo_bytes(device));
+	unsigned made = 0;
 	struct backing *b = calloc(1, sizeof(*b) + count * sizeof(b->objects[0]));
 	int rc = 0;
 
@@ -384,37 +394,13 @@ bool backing_reap(struct backing_device *device)
 	return atomic_load(&device->ended) != before;
 }
 
-/* The objects [*out_first, *out_end) that have a part of it. */
-static void span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
-		 unsigned *out_end)
+void backing_span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
+		  unsigned *out_end)
 {
-	*out_first = (unsigned)((addr - backing->addr) / BO_BYTES);
-	*out_end = (unsigned)((addr + bytes - backing->addr + BO_BYTES - 1) / BO_BYTES);
-}
+	uint64_t each_bytes = bo_bytes(backing->device), at = addr - backing->addr;
 
-/* The bytes of both. */
-static uint64_t overlap(const struct bo *bo, uint64_t addr, uint64_t bytes)
-{
-	uint64_t from = addr > bo->addr ? addr : bo->addr;
-	uint64_t to = addr + bytes < bo->addr + bo->bytes ? addr + bytes : bo->addr + bo->bytes;
-
-	return to - from;
-}
-
-void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes, struct backing_uses *uses)
-{
-	unsigned first, end;
-
-	span(backing, addr, bytes, &first, &end);
-	for (unsigned i = first; i < end; i++) {
-		struct backing_object *o = &backing->objects[i];
-		uint64_t used_bytes = overlap(&o->bo, addr, bytes);
-		uint32_t part = (uint32_t)(uses->weight * used_bytes / o->bo.bytes);
-
-		atomic_fetch_add_explicit(&o->uses, part ? part : 1, memory_order_relaxed);
-		if (atomic_load_explicit(&o->is_far, memory_order_relaxed))
-			uses->far_bytes += used_bytes;
-	}
+	*out_first = (unsigned)(at / each_bytes);
+	*out_end = (unsigned)((at + bytes + each_bytes - 1) / each_bytes);
 }
 
 uint64_t backing_room(const struct backing_device *device, enum bo_place place)
@@ -467,7 +453,7 @@ int backing_pin(struct backing *backing, uint64_t addr, uint64_t bytes)
 	unsigned first, end, i;
 	int rc = 0;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (i = first; i < end; i++) {
 		rc = backing_pin_object(&backing->objects[i].bo);
 		if (rc < 0)
@@ -483,7 +469,7 @@ unsigned backing_get(struct backing *backing, uint64_t addr, uint64_t bytes, str
 {
 	unsigned first, end, n = 0;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end && n < most; i++)
 		out_bos[n++] = bo_get(&backing->objects[i].bo);
 	return n;
@@ -493,7 +479,7 @@ void backing_unpin(struct backing *backing, uint64_t addr, uint64_t bytes)
 {
 	unsigned first, end;
 
-	span(backing, addr, bytes, &first, &end);
+	backing_span(backing, addr, bytes, &first, &end);
 	for (unsigned i = first; i < end; i++)
 		bo_unpin(&backing->objects[i].bo);
 }

@@ -53,10 +53,13 @@ typedef void backing_end(struct backing *backing, void *arg);
 
 /* One of its objects, and how much it is used. */
 struct backing_object {
-	struct bo bo;          /* first: bo_ops give it */
-	_Atomic uint32_t uses; /* since the last round, in HEAT_USE */
+	struct bo bo; /* first: bo_ops give it */
+	/* of core/backing_use.c alone; atomic */
+	_Atomic uint32_t uses; /* of it in particular, since the last round, in HEAT_USE */
 	_Atomic bool is_far;   /* at the last round, or since it was moved: not on the device */
-	struct heat heat;      /* of core/balance.h alone */
+	/* of the worker alone */
+	uint32_t whole_seen; /* of the backing's, up to the last round */
+	struct heat heat;    /* of core/balance.h */
 };
 
 struct backing {
@@ -67,6 +70,9 @@ struct backing {
 	void *arg;
 	unsigned count;
 	_Atomic unsigned left; /* objects that have not ended, atomic */
+	/* of core/backing_use.c alone; atomic */
+	_Atomic uint32_t whole_uses; /* of all of it, so far, in HEAT_USE */
+	_Atomic uint64_t far_bytes;  /* of its objects that are */
 	struct backing_object objects[];
 };
 
@@ -87,14 +93,9 @@ void backing_close(struct backing *backing, uint64_t fence);
 /* Finishes what was closed and whose fences are done. True when there was some. */
 bool backing_reap(struct backing_device *device);
 
-/* What work uses: how much of each byte, in HEAT_USE; and what it was found to be. */
-struct backing_uses {
-	uint32_t weight;    /* HEAT_USE: once */
-	uint64_t far_bytes; /* added up: what of it lies in host memory */
-};
-
-/* Notes that work uses [addr, addr + bytes), which lies in it. */
-void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes, struct backing_uses *uses);
+/* The objects [*out_first, *out_end) that have a part of [addr, addr + bytes), which lies in it. */
+void backing_span(const struct backing *backing, uint64_t addr, uint64_t bytes, unsigned *out_first,
+		  unsigned *out_end);
 
 /* How much more the tenant may have in a place by its bound; UINT64_MAX: there is none. */
 uint64_t backing_room(const struct backing_device *device, enum bo_place place);

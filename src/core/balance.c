@@ -1,6 +1,7 @@
 #include "core/balance.h"
 
 #include "base/clock.h"
+#include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/bo_swap.h"
 #include "core/rdma.h"
@@ -9,10 +10,10 @@
 #include <stdlib.h>
 
 /*
- * One round moves no more than this, so that it stalls the program for some ten milliseconds; what
- * pays much, four times as much.
+ * One round moves no more than this, out and in, so that it stalls the program for some twenty
+ * milliseconds; what pays much, four times as much.
  */
-#define MOST_BYTES (UINT64_C(1) << 30)
+#define MOST_BYTES (UINT64_C(2) << 30)
 /*
  * Work that is queued is waited for so long. Nothing new begins meanwhile, but the device is at
  * work, so that a program which keeps much queued loses little.
@@ -71,8 +72,8 @@ static void look_in(struct looked_at *l, struct bo_device *device, enum bo_place
 
 			if (l->count == l->room)
 				return;
-			heat_tick(&o->heat, atomic_exchange(&o->uses, 0));
-			atomic_store(&o->is_far, place != BO_VRAM);
+			heat_tick(&o->heat, backing_use_take(o));
+			backing_use_set_far(o, place != BO_VRAM);
 			l->items[l->count++] = (struct heat_item){ .heat = &o->heat,
 								   .bytes = bo->bytes,
 								   .is_near = place == BO_VRAM,
@@ -89,7 +90,7 @@ static void look_at_pinned(struct bo_device *device)
 	TAILQ_FOREACH(bo, &device->pinned, in_list) {
 		struct backing_object *o = (struct backing_object *)bo;
 
-		heat_tick(&o->heat, atomic_exchange(&o->uses, 0));
+		heat_tick(&o->heat, backing_use_take(o));
 	}
 }
 
@@ -173,7 +174,7 @@ static bool note(const struct bo_swap *swaps, unsigned count)
 
 		if (swaps[i].rc == 0) {
 			heat_moved(&o->heat);
-			atomic_store(&o->is_far, !atomic_load(&o->is_far));
+			backing_use_set_far(o, !atomic_load(&o->is_far));
 		} else if (swaps[i].rc != -ECANCELED)
 			heat_refused(&o->heat);
 		is_any |= swaps[i].rc == 0;

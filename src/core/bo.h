@@ -53,6 +53,12 @@ struct bo_move {
 	enum bo_place from_place, to_place;
 	struct bo_memory from, to;
 	/*
+	 * An earlier move of the list, of which `to` is what it leaves: this one follows only when
+	 * that one is over and did not fail; else it is -ECANCELED. NULL: `to` is nobody's.
+	 */
+	const struct bo_move *giver;
+	bool has_heir; /* it is a giver */
+	/*
 	 * In: -ECANCELED. Out: 0, or why it lies as before; -EIO: neither way is left, nothing is
 	 * mapped any more and the bytes are lost.
 	 */
@@ -73,13 +79,15 @@ struct bo_ops {
 	 * Exchanges the memory of all of them, together as far as that is cheaper: bytes are copied
 	 * unless one of the places is BO_NONE, and what is mapped follows. From BO_NONE maps fresh
 	 * memory; to BO_NONE unmaps, when no work can use the object any more. Each is reserved by
-	 * the caller. Waits a bounded time for work that is under way.
+	 * the caller. Waits a bounded time for work that is under way. What a giver leaves is
+	 * overwritten whole.
 	 */
 	void (*move)(void *owner, struct bo_move *moves, unsigned count);
 	/*
-	 * Has all work stand still until end(), of the same thread, with this patience; moves in
-	 * between wait for none. 0, -EBUSY when it did not end in time, -EAGAIN during a capture.
-	 * May be NULL, both: each move sees to that itself.
+	 * Has all work stand still until end(), of the same thread, with this patience, which is
+	 * kept until then; moves in between wait for none. When it is over, what has not begun of a
+	 * move and leaves BO_VRAM is -ECANCELED. 0, -EBUSY when it did not end in time, -EAGAIN
+	 * during a capture. May be NULL, both: each move sees to that itself.
 	 */
 	int (*begin)(void *owner, const struct bo_patience *patience);
 	void (*end)(void *owner);
@@ -128,6 +136,7 @@ struct bo_placement {
 struct bo_ctx {
 	struct bo_ticket *ticket; /* NULL: of one object alone */
 	bool no_wait;             /* -EBUSY, or another place, in the place of waiting */
+	uint64_t batch_bytes;     /* that move at a time (bo_hold.h); 0: some gigabytes */
 	uint64_t moved_bytes;     /* out: added up */
 };
 

@@ -20,20 +20,31 @@ void bo_batch_fini(struct bo_batch *batch)
 		free(batch->moves);
 }
 
-bool bo_batch_has_room(struct bo_batch *batch)
+bool bo_batch_make_room(struct bo_batch *batch, unsigned count)
 {
+	unsigned room = batch->room;
 	struct bo_move *moves;
 
-	if (batch->count < batch->room)
+	while (room - batch->count < count)
+		room *= 2;
+	if (room == batch->room)
 		return true;
-	moves = malloc(2 * (size_t)batch->room * sizeof(*moves));
+	moves = malloc((size_t)room * sizeof(*moves));
 	if (!moves)
 		return false;
 	memcpy(moves, batch->moves, batch->count * sizeof(*moves));
+	for (unsigned i = 0; i < batch->count; i++)
+		if (moves[i].giver)
+			moves[i].giver = &moves[moves[i].giver - batch->moves];
 	bo_batch_fini(batch);
 	batch->moves = moves;
-	batch->room *= 2;
+	batch->room = room;
 	return true;
+}
+
+bool bo_batch_has_room(struct bo_batch *batch)
+{
+	return bo_batch_make_room(batch, 1);
 }
 
 void bo_batch_add(struct bo_batch *batch, struct bo *bo, enum bo_place place,
@@ -49,6 +60,15 @@ void bo_batch_add(struct bo_batch *batch, struct bo *bo, enum bo_place place,
 	};
 }
 
+void bo_batch_add_heir(struct bo_batch *batch, struct bo *bo, unsigned giver)
+{
+	struct bo_move *from = &batch->moves[giver];
+
+	from->has_heir = true;
+	bo_batch_add(batch, bo, from->from_place, from->from);
+	batch->moves[batch->count - 1].giver = from;
+}
+
 /* Says where the object is now. With the mutex. */
 static void settle(const struct bo_move *move)
 {
@@ -60,6 +80,16 @@ static void settle(const struct bo_move *move)
 		bo_device_settle(bo, BO_NONE, (struct bo_memory){ 0, 0 });
 		bo->is_lost = true;
 	}
+}
+
+/* What is left over of one: what it had, unless that is its heir's, or what it did not get. */
+static void give(struct bo_device *device, const struct bo_move *move)
+{
+	if ((move->rc == 0 && !move->has_heir) || move->rc == -EIO)
+		bo_device_give(device, move->from_place, move->from);
+	/* Of a giver that did not go it is still the giver's. */
+	if (move->rc < 0 && (!move->giver || move->giver->rc == 0))
+		bo_device_give(device, move->to_place, move->to);
 }
 
 uint64_t bo_batch_run(struct bo_batch *batch)
@@ -77,11 +107,8 @@ uint64_t bo_batch_run(struct bo_batch *batch)
 	for (unsigned i = 0; i < batch->count; i++) {
 		const struct bo_move *move = &batch->moves[i];
 
-		if (move->rc == 0 || move->rc == -EIO)
-			bo_device_give(device, move->from_place, move->from);
-		if (move->rc < 0)
-			bo_device_give(device, move->to_place, move->to);
-		else if (move->from_place != BO_NONE && move->to_place != BO_NONE)
+		give(device, move);
+		if (move->rc == 0 && move->from_place != BO_NONE && move->to_place != BO_NONE)
 			copied_bytes += move->bo->bytes;
 	}
 	return copied_bytes;

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 /*
- * How much moves at a time: memory for the next is taken when copies of one have ended. Between two
- * the device copies nothing; but what goes to the process's own pages is there twice meanwhile.
+ * How much moves at a time: memory for the next is taken when copies of one have ended, and what
+ * they have left goes back. Between two the device copies nothing; but what goes to the process's
+ * own pages is there twice meanwhile.
  */
 #define BATCH_BYTES (UINT64_C(4) << 30)
 #define PAGES_BATCH_BYTES (UINT64_C(1) << 30)
@@ -58,10 +59,18 @@ static void pick(struct batch *batch, struct bo *bo)
 		bo_reserve_end(bo);
 }
 
-static void fill(struct batch *batch, struct bo_device *device, enum bo_place place)
+static uint64_t batch_bytes(enum bo_place place, const struct bo_ctx *ctx)
 {
+	if (place != BO_GTT && ctx->batch_bytes)
+		return ctx->batch_bytes;
 	/* From GTT to pages: from the host's memory to as much of it. */
-	uint64_t most_bytes = place == BO_GTT ? PAGES_BATCH_BYTES : BATCH_BYTES, bytes = 0;
+	return place == BO_GTT ? PAGES_BATCH_BYTES : BATCH_BYTES;
+}
+
+static void fill(struct batch *batch, struct bo_device *device, enum bo_place place,
+		 const struct bo_ctx *ctx)
+{
+	uint64_t most_bytes = batch_bytes(place, ctx), bytes = 0;
 	struct bo *bo;
 
 	*batch = (struct batch){ .count = 0 };
@@ -110,7 +119,7 @@ static int move_all(struct bo_device *device, enum bo_place place,
 	int rc;
 
 	for (;;) {
-		fill(&batch, device, place);
+		fill(&batch, device, place, ctx);
 		if (batch.count == 0) {
 			if (!batch.is_any_busy)
 				return 0;
@@ -166,6 +175,19 @@ int bo_hold(struct bo_device *device, struct bo_ctx *ctx)
 	bo_reap(device);
 	rc = move_all(device, BO_VRAM, &away, ctx);
 	return rc < 0 ? rc : end_deleted(device, ctx);
+}
+
+uint64_t bo_hold_bytes(struct bo_device *device)
+{
+	uint64_t bytes = 0;
+	struct bo *bo;
+
+	bo_device_lock(device);
+	for (unsigned i = 0; i < BO_PRIORITIES; i++)
+		TAILQ_FOREACH(bo, &device->managers[BO_VRAM].lru[i], in_list)
+			bytes += bo->bytes;
+	bo_device_unlock(device);
+	return bytes;
 }
 
 int bo_hold_all(struct bo_device *device, struct bo_ctx *ctx)

@@ -14,8 +14,13 @@
  * is given back, also by threads that were at it. 0 when none is left there; else why one is, and
  * what went stays where it went: -EBUSY when somebody has it or its fence is not done, -ENOMEM when
  * host memory is out, or the error of its move.
+ *
+ * ctx->batch_bytes leave together: their memory is given back when all of them are copied.
  */
 int bo_hold(struct bo_device *device, struct bo_ctx *ctx);
+
+/* How much that would move now. */
+uint64_t bo_hold_bytes(struct bo_device *device);
 
 /*
  * As bo_hold(), and those in BO_GTT go to BO_SYSTEM too: no work reaches anything but pinned ones.
@@ -25,6 +30,7 @@ int bo_hold_all(struct bo_device *device, struct bo_ctx *ctx);
 /*
  * Moves all objects from BO_SYSTEM to device memory, or where there is no room to BO_GTT. 0 when
  * work reaches all of them; else as bo_hold(), and -ENOMEM when there is room in neither.
+ * ctx->batch_bytes come together: memory for all of them is taken first.
  */
 int bo_unhold(struct bo_device *device, struct bo_ctx *ctx);
 

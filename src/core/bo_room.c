@@ -98,20 +98,35 @@ static bool is_pinned(struct bo *bo)
 	return is;
 }
 
+/* 0 when it is to move; as bo_room_prepare(). */
+static int is_to_move(struct bo *bo, const struct bo_placement *placement)
+{
+	if (bo->is_lost)
+		return -EIO;
+	if (is_pinned(bo))
+		return is_anywhere(bo, placement) ? 1 : -EINVAL;
+	return placement->count == 0 && bo->place == BO_NONE;
+}
+
+int bo_room_follow(struct bo *bo, const struct bo_placement *placement, struct bo_round *round)
+{
+	int rc = is_to_move(bo, placement);
+
+	if (rc == 0 && bo_room_has(bo, placement, BO_ROOM_FREE))
+		rc = 1;
+	return rc == 0 ? bo_round_wait(round, bo) : rc;
+}
+
 int bo_room_prepare(struct bo *bo, const struct bo_placement *placement, struct bo_round *round,
 		    enum bo_place *out_place, struct bo_memory *out_memory)
 {
 	enum bo_room_pass pass = BO_ROOM_FREE;
 	enum bo_place place = BO_NONE;
 	struct bo_memory memory = { 0, 0 };
-	int rc = 0;
+	int rc = is_to_move(bo, placement);
 
-	if (bo->is_lost)
-		return -EIO;
-	if (is_pinned(bo))
-		return is_anywhere(bo, placement) ? 1 : -EINVAL;
-	if (placement->count == 0 && bo->place == BO_NONE)
-		return 1;
+	if (rc)
+		return rc;
 	round->placed = bo;
 	for (; placement->count; pass = BO_ROOM_EVICT) {
 		if (bo_room_has(bo, placement, pass))

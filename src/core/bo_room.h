@@ -27,3 +27,9 @@ int bo_room_find(const struct bo *bo, const struct bo_placement *placement, enum
  */
 int bo_room_prepare(struct bo *bo, const struct bo_placement *placement, struct bo_round *round,
 		    enum bo_place *out_place, struct bo_memory *out_memory);
+
+/*
+ * The same where the memory is another's, who is about to leave it: takes none. 0: it is to move,
+ * and its work is done.
+ */
+int bo_room_follow(struct bo *bo, const struct bo_placement *placement, struct bo_round *round);

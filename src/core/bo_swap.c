@@ -1,15 +1,19 @@
 #include "core/bo_swap.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "core/bo_batch.h"
 #include "core/bo_device.h"
 #include "core/bo_reserve.h"
 #include "core/bo_room.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-/* What goes at a time. */
+/* What goes at a time; of pairs, since before the first and behind the last one way is idle. */
 #define PART_BYTES (UINT64_C(256) << 20)
-/* The rc of what is in a batch that has not moved. */
+#define PAIRS_PART_BYTES (UINT64_C(64) << 20)
+/* The rc of what has memory, or another's to come, and has not moved. */
 enum { PENDING = 1 };
 
 static const struct bo_want in_vram[] = { { .place = BO_VRAM, .flags = BO_DESIRED } };
@@ -20,7 +24,12 @@ struct side {
 	struct bo_swap *all;
 	unsigned count;
 	unsigned next;    /* those before were given memory, or refused */
-	unsigned settled; /* those before are not in a batch any more */
+	unsigned settled; /* the last that was: the next is not far */
+};
+
+/* Two of one size, by their number in `out` and in the side that comes. */
+struct pair {
+	unsigned goes, comes;
 };
 
 struct swap {
@@ -29,9 +38,10 @@ struct swap {
 	struct bo_round round;
 	const struct bo_patience *patience; /* may be NULL */
 	struct side goes, comes;
-	struct bo_batch out;  /* all that goes */
-	unsigned sent;        /* of `out`: their parts are under way or were */
-	struct bo_batch part; /* what moves together */
+	struct bo_batch pairs; /* who goes, and who comes in the place of each */
+	struct bo_batch out;   /* all else that goes */
+	unsigned sent;         /* of `out`: their parts are under way or were */
+	struct bo_batch part;  /* what moves together */
 };
 
 static void reserve_all(struct swap *s, struct side *side)
@@ -71,7 +81,7 @@ static int take(struct swap *s, struct side *side, const struct bo_placement *pl
 	struct bo_memory memory;
 	int rc;
 
-	if (!one->is_had)
+	if (one->rc != -ECANCELED)
 		return 0;
 	rc = bo_batch_has_room(batch) ?
 		     bo_room_prepare(one->bo, placement, &s->round, &place, &memory) :
@@ -103,10 +113,121 @@ static int take_goes(struct swap *s)
 
 		if (is_over(s))
 			return -EBUSY;
+		/* Gone already, wherever to. */
+		if (one->is_had && one->bo->place != BO_VRAM)
+			one->rc = 0;
 		if (take(s, goes, ops->evict_to(s->device->owner, one->bo, BO_VRAM), &s->out) < 0)
 			one->rc = -ENOMEM;
 	}
 	return 0;
+}
+
+/* The first that may come in the place of the goer; none: the number of all. */
+static unsigned find_heir(struct swap *s, const struct bo_move *goer)
+{
+	struct side *comes = &s->comes;
+	unsigned i;
+
+	for (i = comes->next; i < comes->count; i++) {
+		struct bo_swap *one = &comes->all[i];
+		int rc;
+
+		if (one->rc != -ECANCELED || one->bo->bytes != goer->from.bytes)
+			continue;
+		rc = bo_room_follow(one->bo, &vram, &s->round);
+		one->rc = rc == 0 ? PENDING : rc > 0 ? 0 : rc;
+		if (rc == 0)
+			break;
+	}
+	/* Where all are of one size the next is the next. */
+	while (comes->next < comes->count && comes->all[comes->next].rc != -ECANCELED)
+		comes->next++;
+	return i;
+}
+
+/* Of all that goes. */
+static unsigned find_pairs(struct swap *s, struct pair *pairs)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < s->out.count; i++) {
+		unsigned heir = find_heir(s, &s->out.moves[i]);
+
+		if (heir < s->comes.count)
+			pairs[count++] = (struct pair){ i, heir };
+	}
+	s->comes.next = 0;
+	return count;
+}
+
+/* How many of the pairs, from one on, are a part. */
+static unsigned part_of(const struct swap *s, const struct pair *pairs, unsigned from,
+			unsigned count)
+{
+	uint64_t bytes = 0;
+	unsigned n = 0;
+
+	do
+		bytes += s->out.moves[pairs[from + n++].goes].bo->bytes;
+	while (from + n < count && bytes < PAIRS_PART_BYTES);
+	return n;
+}
+
+/* Those of a part: where its goers stand in the batch. */
+static void add_heirs(struct swap *s, const struct pair *part, unsigned count, unsigned first)
+{
+	for (unsigned i = 0; i < count; i++)
+		bo_batch_add_heir(&s->pairs, s->comes.all[part[i].comes].bo, first + i);
+}
+
+/* Behind each part that goes stand the heirs of the part before it. */
+static void add_pairs(struct swap *s, const struct pair *pairs, unsigned count)
+{
+	unsigned before = 0, before_count = 0, before_first = 0, n;
+
+	for (unsigned from = 0; from < count; from += n) {
+		unsigned first = s->pairs.count;
+
+		n = part_of(s, pairs, from, count);
+		for (unsigned i = from; i < from + n; i++) {
+			const struct bo_move *move = &s->out.moves[pairs[i].goes];
+
+			bo_batch_add(&s->pairs, move->bo, move->to_place, move->to);
+		}
+		add_heirs(s, &pairs[before], before_count, before_first);
+		before = from;
+		before_count = n;
+		before_first = first;
+	}
+	add_heirs(s, &pairs[before], before_count, before_first);
+}
+
+/* Those of `out` that have an heir are in `pairs` in its place. */
+static void leave_out(struct swap *s, const struct pair *pairs, unsigned count)
+{
+	unsigned left = 0, next = 0;
+
+	for (unsigned i = 0; i < s->out.count; i++) {
+		if (next < count && pairs[next].goes == i)
+			next++;
+		else
+			s->out.moves[left++] = s->out.moves[i];
+	}
+	s->out.count = left;
+}
+
+/* Without memory for that there are none. */
+static void make_pairs(struct swap *s)
+{
+	struct pair *pairs = malloc((s->out.count + 1) * sizeof(*pairs));
+	unsigned count;
+
+	if (pairs && bo_batch_make_room(&s->pairs, 2 * s->out.count)) {
+		count = find_pairs(s, pairs);
+		add_pairs(s, pairs, count);
+		leave_out(s, pairs, count);
+	}
+	free(pairs);
 }
 
 /* As many as have room now. Where more of it is to come the others wait for that. */
@@ -124,7 +245,7 @@ static void take_comes(struct swap *s, bool has_more)
 
 static void take_part(struct swap *s)
 {
-	bool has_more = s->sent < s->out.count;
+	bool has_more = s->pairs.count || s->sent < s->out.count;
 	uint64_t bytes = 0;
 
 	s->part.count = 0;
@@ -137,25 +258,30 @@ static void take_part(struct swap *s)
 	take_comes(s, has_more);
 }
 
-/* Batches have objects in the order of their side. */
+/* Batches have objects nearly in the order of their side. */
 static void settle(struct swap *s, const struct bo_move *move, int rc)
 {
 	struct side *side = move->from_place == BO_VRAM ? &s->goes : &s->comes;
 
 	while (side->all[side->settled].bo != move->bo)
-		side->settled++;
+		side->settled = (side->settled + 1) % side->count;
 	side->all[side->settled].rc = rc;
 }
 
-static void run_part(struct swap *s)
+static void drop(struct swap *s, const struct bo_move *move)
 {
-	struct bo_batch *part = &s->part;
+	if (!move->giver)
+		bo_round_drop(&s->round, move->to_place, move->to.bytes);
+}
 
-	for (unsigned i = 0; i < part->count; i++)
-		bo_round_drop(&s->round, part->moves[i].to_place, part->moves[i].to.bytes);
-	bo_batch_run(part);
-	for (unsigned i = 0; i < part->count; i++)
-		settle(s, &part->moves[i], part->moves[i].rc);
+static void run_batch(struct swap *s, struct bo_batch *batch)
+{
+	for (unsigned i = 0; i < batch->count; i++)
+		drop(s, &batch->moves[i]);
+	s->ctx.moved_bytes += bo_batch_run(batch);
+	for (unsigned i = 0; i < batch->count; i++)
+		settle(s, &batch->moves[i], batch->moves[i].rc);
+	batch->count = 0;
 }
 
 /* Gives memory back that was for others of the batch than the first `from`. */
@@ -164,8 +290,9 @@ static void cancel(struct swap *s, struct bo_batch *batch, unsigned from, int rc
 	for (unsigned i = from; i < batch->count; i++) {
 		const struct bo_move *move = &batch->moves[i];
 
-		bo_round_drop(&s->round, move->to_place, move->to.bytes);
-		bo_device_give(s->device, move->to_place, move->to);
+		drop(s, move);
+		if (!move->giver)
+			bo_device_give(s->device, move->to_place, move->to);
 		settle(s, move, rc);
 	}
 	batch->count = from;
@@ -177,14 +304,17 @@ static int begin(struct swap *s)
 	const struct bo_ops *ops = s->device->ops;
 	int rc = take_goes(s);
 
-	if (rc == 0)
+	if (rc == 0) {
+		make_pairs(s);
 		take_part(s);
-	if (rc == 0 && s->part.count == 0)
+	}
+	if (rc == 0 && s->part.count == 0 && s->pairs.count == 0)
 		return -ENOMEM;
 	if (rc == 0 && ops->begin)
 		rc = ops->begin(s->device->owner, s->patience);
 	if (rc < 0) {
 		cancel(s, &s->part, 0, rc);
+		cancel(s, &s->pairs, 0, rc);
 		cancel(s, &s->out, s->sent, rc);
 	}
 	return rc;
@@ -193,9 +323,13 @@ static int begin(struct swap *s)
 static void run(struct swap *s)
 {
 	const struct bo_ops *ops = s->device->ops;
+	int64_t start_ns = clock_now_ns();
 
+	run_batch(s, &s->pairs);
+	/* Whose giver did not go may have another's room. */
+	s->comes.next = 0;
 	do {
-		run_part(s);
+		run_batch(s, &s->part);
 		/* What has left makes room yet. */
 		if (s->sent < s->out.count && is_over(s))
 			cancel(s, &s->out, s->sent, -ECANCELED);
@@ -203,6 +337,9 @@ static void run(struct swap *s)
 	} while (s->part.count);
 	if (ops->end)
 		ops->end(s->device->owner);
+	log_debug("objects changed places: %llu bytes in %lld us",
+		  (unsigned long long)s->ctx.moved_bytes,
+		  (long long)((clock_now_ns() - start_ns) / NSEC_PER_USEC));
 }
 
 int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
@@ -219,6 +356,7 @@ int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 
 	bo_batch_init(&s.out, device);
 	bo_batch_init(&s.part, device);
+	bo_batch_init(&s.pairs, device);
 	bo_round_begin(&s.round, device, &s.ctx);
 	reserve_all(&s, &s.goes);
 	reserve_all(&s, &s.comes);
@@ -228,6 +366,7 @@ int bo_swap(struct bo_device *device, struct bo_swap *goes, unsigned goes_count,
 	end_all(&s.goes);
 	end_all(&s.comes);
 	bo_round_end(&s.round);
+	bo_batch_fini(&s.pairs);
 	bo_batch_fini(&s.part);
 	bo_batch_fini(&s.out);
 	return rc;

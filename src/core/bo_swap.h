@@ -16,8 +16,10 @@ struct bo_swap {
 /*
  * Has those that go leave BO_VRAM for where ops->evict_to() says, and those that come lie there as
  * far as there is room then: at no time more lies there than may. Where they go to, memory is in
- * hand before anything stands still. They go in parts, and with each those come that have the room
- * of the part before: so both directions of the link are used.
+ * hand before anything stands still. Who is as large as another that goes gets the very memory that
+ * the other leaves: nothing is given to the driver and asked of it again. All those are one move,
+ * in parts, each followed by those that come in the place of the part before: so both directions
+ * of the link are used. Then go the others, and with each part come those that have its room.
  *
  * Nobody else's object or memory is waited for. Whoever the patience asks is asked between the
  * steps too: nothing more goes when it is over. 0 when something was tried, as each rc says; else

@@ -13,9 +13,6 @@
 
 #include <errno.h>
 
-/* The worker of another process looks ten times a second. */
-#define OTHERS_WAIT_NS (150 * NSEC_PER_MSEC)
-#define OTHERS_NAP_NS (2 * NSEC_PER_MSEC)
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
 /* A spare that was not wanted for so long goes. */
@@ -84,40 +81,6 @@ bool object_idle_reclaim(struct object_device *d, int64_t wait_until_ns)
 	return atomic_load(&d->backing.ended) != ended;
 }
 
-/* True when another process of the tenant has objects on the device. */
-static bool are_others(const struct object_device *d)
-{
-	const struct backing_bounds *b = &d->backing.bounds;
-
-	return residency_sum(b->own, d->dev.v) >
-	       __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
-}
-
-/* True when host memory that others keep may be what is missing: they have been asked for it. */
-static bool wants_host(const struct backing_bounds *b)
-{
-	return b->may_spill && residency_kept(b->own, b->slot) > 0;
-}
-
-/*
- * Has the tenant's other processes give back what they keep at hand, and waits a moment for that.
- */
-static void ask_others(struct object_device *d, uint64_t bytes)
-{
-	const struct backing_bounds *b = &d->backing.bounds;
-	int64_t until_ns = clock_now_ns() + OTHERS_WAIT_NS;
-	uint32_t wanted;
-
-	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
-	if (!are_others(d) && !wants_host(b))
-		return;
-	wanted = __atomic_add_fetch(&b->own->room_wanted, 1, __ATOMIC_RELEASE);
-	while ((quota_left(d->dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns)
-		clock_sleep_ns(OTHERS_NAP_NS);
-	if (wants_host(b) && clock_now_ns() >= until_ns)
-		residency_miss(b->own, b->slot, RESIDENCY_HOST, wanted);
-}
-
 bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int *step)
 {
 	switch ((*step)++) {
@@ -131,7 +94,7 @@ bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int
 		charge_ask_card(d->dev);
 		return true;
 	case 3:
-		ask_others(d, bytes);
+		others_make_room(&d->backing.bounds, d->dev, bytes);
 		if (why == -ENOMEM)
 			others_give_card(d->dev, bytes);
 		return true;

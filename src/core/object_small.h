@@ -1,6 +1,7 @@
 /* Objects from slabs: those of one context share its extents. */
 #pragma once
 
+#include "core/backing_use.h"
 #include "core/object_device.h"
 
 /* A region's worth of addresses. Its node is in the device's addresses. */

@@ -1,7 +1,7 @@
 /* What work uses of objects: core/balance.h goes by it. */
 #pragma once
 
-#include "core/backing.h"
+#include "core/backing_use.h"
 
 /* Starts: fork children begin with nothing. */
 void object_use_init(void);

@@ -3,8 +3,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "core/backing.h"
 #include "core/quota.h"
 #include "core/root.h"
+#include "core/slab.h"
 #include "shm/residency.h"
 #include "shm/wanted.h"
 
@@ -13,6 +15,10 @@
 
 /* Their workers look ten times a second, on a card with many processes less often. */
 #define WAIT_NS (400 * NSEC_PER_MSEC)
+#define ROOM_WAIT_NS (150 * NSEC_PER_MSEC)
+/* For objects to leave: until something went, and again after each that did. */
+#define EVICT_WAIT_NS (500 * NSEC_PER_MSEC)
+#define EVICT_MOST_NS (10 * NSEC_PER_SEC)
 #define NAP_NS (2 * NSEC_PER_MSEC)
 
 /* Who asked all tenants in vain asks them again after this. */
@@ -41,6 +47,12 @@ int others_card_free(struct dev dev, uint64_t *out_bytes)
 	return state.s.ops ? state.s.ops->card_free(quota_uuid(dev), out_bytes) : -ENOTSUP;
 }
 
+/* The tenant's workers look round. Returns the number of the asking. */
+static uint32_t ask(struct ration_region *own)
+{
+	return __atomic_add_fetch(&own->room_wanted, 1, __ATOMIC_RELEASE);
+}
+
 bool others_give(struct dev dev, uint64_t bytes)
 {
 	struct ration_region *own = state.s.own;
@@ -56,7 +68,7 @@ bool others_give(struct dev dev, uint64_t bytes)
 		return false;
 	/* What the dead kept comes with the rest of theirs. */
 	quota_reap();
-	wanted = __atomic_add_fetch(&own->room_wanted, 1, __ATOMIC_RELEASE);
+	wanted = ask(own);
 	while ((now = residency_kept_idle_but(own, state.s.slot, dev.v)) &&
 	       bytes_beyond(before, now) < bytes && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
@@ -105,4 +117,103 @@ bool others_give_card(struct dev dev, uint64_t bytes)
 		return true;
 	atomic_store(&state.s.again_ns[dev.v], clock_now_ns() + VAIN_NS);
 	return false;
+}
+
+/* What other processes of the tenant have of the device. */
+static uint64_t of_others(const struct backing_bounds *b, struct dev dev)
+{
+	return bytes_beyond(residency_sum(b->own, dev.v),
+			    __atomic_load_n(&b->own->residency[b->slot].card_bytes[dev.v],
+					    __ATOMIC_RELAXED));
+}
+
+/* True when host memory that others keep may be what is missing: they have been asked for it. */
+static bool wants_host(const struct backing_bounds *b)
+{
+	return b->may_spill && residency_kept(b->own, b->slot) > 0;
+}
+
+void others_make_room(const struct backing_bounds *b, struct dev dev, uint64_t bytes)
+{
+	int64_t until_ns = clock_now_ns() + ROOM_WAIT_NS;
+	uint32_t wanted;
+
+	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
+	if (!of_others(b, dev) && !wants_host(b))
+		return;
+	wanted = ask(b->own);
+	while ((quota_left(dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns)
+		clock_sleep_ns(NAP_NS);
+	if (wants_host(b) && clock_now_ns() >= until_ns)
+		residency_miss(b->own, b->slot, RESIDENCY_HOST, wanted);
+}
+
+void others_want_host(const struct backing_bounds *b)
+{
+	if (residency_kept(b->own, HAMI_SLOTS))
+		__atomic_fetch_add(&b->own->host_wanted, 1, __ATOMIC_RELEASE);
+}
+
+static uint32_t blocks_of(uint64_t bytes)
+{
+	return (uint32_t)bytes_least(bytes_round_up(bytes, SLAB_BLOCK_BYTES) / SLAB_BLOCK_BYTES,
+				     UINT32_MAX / 2);
+}
+
+/* Takes what went, or is not wanted any more, off what is wanted. Never below none. */
+static void take_off(uint32_t *word, uint32_t blocks)
+{
+	uint32_t is = __atomic_load_n(word, __ATOMIC_ACQUIRE), left;
+
+	do
+		left = is > blocks ? is - blocks : 0;
+	while (!__atomic_compare_exchange_n(word, &is, left, true, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE));
+}
+
+static void put_on(uint32_t *word, uint32_t blocks)
+{
+	uint32_t is = __atomic_load_n(word, __ATOMIC_ACQUIRE), sum;
+
+	do
+		sum = is > UINT32_MAX - blocks ? UINT32_MAX : is + blocks;
+	while (!__atomic_compare_exchange_n(word, &is, sum, true, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE));
+}
+
+bool others_evict(const struct backing_bounds *b, struct dev dev, uint64_t bytes)
+{
+	int64_t now_ns = clock_now_ns(), last_ns = now_ns + EVICT_MOST_NS;
+	int64_t until_ns = now_ns + EVICT_WAIT_NS;
+	uint64_t before_bytes = of_others(b, dev), least_bytes = before_bytes, is_bytes;
+	uint32_t *word = &b->own->room_blocks[dev.v];
+	uint32_t blocks = blocks_of(bytes_least(bytes, before_bytes)), gone;
+
+	if (blocks == 0)
+		return false;
+	put_on(word, blocks);
+	ask(b->own);
+	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) && now_ns < until_ns && now_ns < last_ns) {
+		clock_sleep_ns(NAP_NS);
+		now_ns = clock_now_ns();
+		is_bytes = of_others(b, dev);
+		if (is_bytes < least_bytes) {
+			least_bytes = is_bytes;
+			until_ns = now_ns + EVICT_WAIT_NS;
+		}
+	}
+	/* What nobody could do nobody shall do later. */
+	gone = blocks_of(before_bytes - least_bytes);
+	take_off(word, blocks > gone ? blocks - gone : 0);
+	return least_bytes < before_bytes;
+}
+
+uint64_t others_evict_wanted(const struct backing_bounds *b, struct dev dev)
+{
+	return __atomic_load_n(&b->own->room_blocks[dev.v], __ATOMIC_ACQUIRE) * SLAB_BLOCK_BYTES;
+}
+
+void others_evicted(const struct backing_bounds *b, struct dev dev, uint64_t bytes)
+{
+	take_off(&b->own->room_blocks[dev.v], blocks_of(bytes));
 }

@@ -1,7 +1,10 @@
 /*
- * What other processes keep at hand of a card with nothing in it (core/object_spare.h): they give
- * it back for whoever would be refused without, those of the tenant below its limit, and those of
- * all tenants that can be told (shm/wanted.h) on a full card.
+ * What other processes give up for this one. What they keep at hand with nothing in it
+ * (core/object_spare.h) for whoever would be refused without: those of the tenant below its limit,
+ * those of all tenants that can be told (shm/wanted.h) on a full card. Host memory that no object
+ * has. And what objects have of the card, for what cannot move.
+ *
+ * The tenant's are asked by words of the region, which their workers look at (object_tick()).
  *
  * Thread safe. The caller holds no lock.
  */
@@ -13,6 +16,7 @@
 #include <stdint.h>
 
 struct region;
+struct backing_bounds;
 
 /* What is to be known of a card. */
 struct others_ops {
@@ -43,3 +47,22 @@ bool others_give_card(struct dev dev, uint64_t bytes);
 
 /* What the card has free for anybody: 0 or -ENOTSUP. */
 int others_card_free(struct dev dev, uint64_t *out_bytes);
+
+/*
+ * Below a limit without room for `bytes`: the tenant's give back what they keep at hand, host
+ * memory too, and are waited for a moment.
+ */
+void others_make_room(const struct backing_bounds *bounds, struct dev dev, uint64_t bytes);
+
+/* Host memory has no room: what the tenant's keep of it goes back. Waits for nobody. */
+void others_want_host(const struct backing_bounds *bounds);
+
+/*
+ * The tenant's have `bytes` of their objects leave the device, as far as they have any, and are
+ * waited for while some do. True when what they have there became less.
+ */
+bool others_evict(const struct backing_bounds *bounds, struct dev dev, uint64_t bytes);
+
+/* What is wanted so of whoever can, and that so much of it has gone. */
+uint64_t others_evict_wanted(const struct backing_bounds *bounds, struct dev dev);
+void others_evicted(const struct backing_bounds *bounds, struct dev dev, uint64_t bytes);

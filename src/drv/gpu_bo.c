@@ -70,7 +70,9 @@ static int open_device(struct cuda_ord ord, const struct gpu_bo_setup *setup,
 				     .store = &o->store,
 				     .alias_bytes = GPU_BO_MOST_BYTES,
 				     .part_bytes = setup->part_bytes,
-				     .copy_ns = setup->copy_ns };
+				     .copy_ns = setup->copy_ns,
+				     .most_steps = setup->most_steps ? setup->most_steps :
+								       GPU_MOVE_STEPS };
 	rc = GATE_CALL(gpu_move_init(&o->move));
 	if (rc < 0)
 		free(o);
@@ -288,20 +290,26 @@ static void exchange(struct gpu_bo *o, struct bo_move *moves, unsigned count)
 
 static int begin_still(void *owner, const struct bo_patience *patience)
 {
-	const struct gpu_bo *o = owner;
+	struct gpu_bo *o = owner;
 	struct gpu_still_waits waits = o->setup.still;
+	int rc;
 
 	if (patience) {
 		waits.done_ns = patience->work_ns;
 		waits.is_over = patience->is_over;
 		waits.arg = patience->arg;
 	}
-	return gpu_still_begin(&waits);
+	rc = gpu_still_begin(&waits);
+	if (rc == 0)
+		o->move.patience = patience;
+	return rc;
 }
 
 static void end_still(void *owner)
 {
-	(void)owner;
+	struct gpu_bo *o = owner;
+
+	o->move.patience = NULL;
 	gpu_still_end();
 }
 

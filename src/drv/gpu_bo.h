@@ -34,6 +34,7 @@ struct gpu_bo_setup {
 	struct gpu_still_waits still; /* of a move */
 	int64_t copy_ns;              /* that the copies of one part of a move may take */
 	uint64_t part_bytes;          /* drv/gpu_move.h */
+	unsigned most_steps;          /* likewise; 0: as many as there may be */
 	uint64_t keep_bytes;          /* of host memory that no object has any more, at most */
 };
 

@@ -1,7 +1,7 @@
 /*
  * Copies of whole objects, on two streams of ours in a context of the device: what leaves the
- * device and what comes to it go at once. They are waited for in parts, of which two are under way
- * at most: the device copies one while another is prepared.
+ * device and what comes to it go at once. They are waited for in parts, of which four are under way
+ * at most: of each direction the device copies one while another is prepared.
  *
  * Of one thread at a time, which has everything stand still: no context ends meanwhile.
  */
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum gpu_copy_way { GPU_COPY_OUT, GPU_COPY_IN, GPU_COPY_WAYS };
-enum { GPU_COPY_PARTS = 2 };
+enum { GPU_COPY_PARTS = 4 };
 
 struct gpu_copy {
 	struct cuda_ord ord;

@@ -9,7 +9,14 @@
 /* Some of the steps, side by side in the list. */
 struct part {
 	unsigned from, to;
-	unsigned number; /* 0 or 1 in turn: of its copies, and its half of the aliases */
+	unsigned number; /* of its copies, and its share of the aliases */
+};
+
+/* Those that are started and not finished, the oldest first. */
+struct window {
+	struct part parts[GPU_COPY_PARTS];
+	unsigned count;
+	unsigned number; /* of the next */
 };
 
 static int reserve_alias(struct gpu_move *m)
@@ -47,7 +54,7 @@ static void place_part(struct gpu_move *m, const struct part *part)
 
 	for (unsigned i = part->from; i < part->to; i += n) {
 		n = gpu_remap_run(&m->steps[i], part->to - i);
-		if (!m->steps[i].was_there && m->steps[i].is_there)
+		if (m->steps[i].rc == 0 && !m->steps[i].was_there && m->steps[i].is_there)
 			gpu_remap_place(m->access, &m->steps[i], n);
 	}
 }
@@ -176,34 +183,114 @@ static void hang(struct gpu_move *m, unsigned from, unsigned to)
 	}
 }
 
-/* The part from step `from` on. */
+static bool is_heir(const struct gpu_remap *r)
+{
+	return r->move->giver != NULL;
+}
+
+/* The part from step `from` on: heirs, or others. */
 static struct part part_at(const struct gpu_move *m, unsigned from, unsigned number)
 {
+	const struct bo_move *first = m->steps[from].move;
+	uint64_t most_bytes = m->part_bytes, bytes = 0;
 	struct part part = { from, from, number };
-	uint64_t bytes = 0;
 
+	if (first->has_heir || first->giver)
+		most_bytes /= 4;
 	do
 		bytes += m->steps[part.to++].bytes;
-	while (part.to < m->count && bytes + m->steps[part.to].bytes <= m->part_bytes);
+	while (part.to < m->count && is_heir(&m->steps[part.to]) == is_heir(&m->steps[from]) &&
+	       bytes + m->steps[part.to].bytes <= most_bytes);
 	return part;
 }
 
-/* Part after part: each is started before the one before it is waited for. */
+/* The step that leaves its memory to an heir; NULL: it was one of an earlier list. */
+static const struct gpu_remap *giver_of(const struct gpu_move *m, const struct gpu_remap *heir)
+{
+	const struct bo_move *first = m->steps[0].move, *giver = heir->move->giver;
+
+	return giver >= first ? &m->steps[giver - first] : NULL;
+}
+
+/* Whether it has left it. */
+static int giver_rc(const struct gpu_move *m, const struct gpu_remap *heir)
+{
+	const struct gpu_remap *giver = giver_of(m, heir);
+
+	return giver ? giver->rc : heir->move->giver->rc;
+}
+
+/* True when what they are to have is not left yet. */
+static bool waits_for(const struct gpu_move *m, const struct part *part, const struct window *w)
+{
+	for (unsigned i = part->from; i < part->to && w->count && is_heir(&m->steps[i]); i++) {
+		const struct gpu_remap *giver = giver_of(m, &m->steps[i]);
+
+		if (giver && giver >= &m->steps[w->parts[0].from])
+			return true;
+	}
+	return false;
+}
+
+/* True when no more is to leave the device than has begun to. */
+static bool is_over(const struct gpu_move *m, const struct part *part)
+{
+	const struct bo_patience *patience = m->patience;
+
+	return part->from > 0 && m->steps[part->from].move->from_place == BO_VRAM && patience &&
+	       patience->is_over && patience->is_over(patience->arg);
+}
+
+/* Whose giver stayed does not move, nor who leaves when that is over. */
+static void cancel_part(struct gpu_move *m, const struct part *part)
+{
+	bool is_all = is_over(m, part);
+
+	for (unsigned i = part->from; i < part->to; i++) {
+		struct gpu_remap *r = &m->steps[i];
+
+		if (is_all || (is_heir(r) && giver_rc(m, r) < 0))
+			r->rc = -ECANCELED;
+	}
+}
+
+/* The oldest. -EBUSY: its copies hang. */
+static int finish_oldest(struct gpu_move *m, struct window *w, int copy_rc)
+{
+	int rc = finish_part(m, &w->parts[0], copy_rc);
+
+	if (rc < 0)
+		return rc;
+	w->count--;
+	for (unsigned i = 0; i < w->count; i++)
+		w->parts[i] = w->parts[i + 1];
+	return 0;
+}
+
+/* Part after part: some are started before the oldest is waited for. */
 static void run_parts(struct gpu_move *m, int copy_rc)
 {
-	struct part before = { 0, 0, 0 }, part;
+	struct window w = { .count = 0 };
+	unsigned from = 0;
+	int rc = 0;
 
-	for (unsigned from = 0; from < m->count; from = part.to) {
-		part = part_at(m, from, 1 - before.number);
-		start_part(m, &part, copy_rc);
-		if (finish_part(m, &before, copy_rc) < 0) {
-			hang(m, before.from, part.to);
-			return;
+	while (rc == 0 && (from < m->count || w.count)) {
+		struct part part = { 0, 0, 0 };
+
+		if (from < m->count)
+			part = part_at(m, from, w.number);
+		if (from == m->count || w.count == GPU_COPY_PARTS || waits_for(m, &part, &w)) {
+			rc = finish_oldest(m, &w, copy_rc);
+			continue;
 		}
-		before = part;
+		cancel_part(m, &part);
+		start_part(m, &part, copy_rc);
+		w.parts[w.count++] = part;
+		w.number = (w.number + 1) % GPU_COPY_PARTS;
+		from = part.to;
 	}
-	if (finish_part(m, &before, copy_rc) < 0)
-		hang(m, before.from, before.to);
+	if (rc < 0)
+		hang(m, w.parts[0].from, w.parts[w.count - 1].to);
 }
 
 static void run_steps(struct gpu_move *m)
@@ -239,7 +326,7 @@ unsigned gpu_move_run(struct gpu_move *m, struct bo_move *moves, unsigned count)
 	unsigned lost = 0, n;
 
 	for (unsigned i = 0; i < count; i += n) {
-		n = count - i < GPU_MOVE_STEPS ? count - i : GPU_MOVE_STEPS;
+		n = count - i < m->most_steps ? count - i : m->most_steps;
 		for (unsigned k = 0; k < n; k++)
 			moves[i + k].rc = -EBUSY;
 		if (!finish_hung(m))

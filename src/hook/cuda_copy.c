@@ -33,6 +33,25 @@
 	CROSSING(sym, peer, crossing, __VA_ARGS__)
 #define SIDES a, sides.to, b, sides.from, c
 
+/* As those, in as many dimensions; the arguments `crossing` have `box`. */
+#define CROSSING_BOX(sym, dims, peer, crossing, ...)                                       \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                     \
+	{                                                                                  \
+		CUDA_MEMCPY3D_PEER box;                                                    \
+                                                                                           \
+		return peer_crosses_##dims(a, &box) ? hook_##peer crossing :               \
+						      near_##sym(GATED_ARGS(__VA_ARGS__)); \
+	}
+#define BOX_GATED(sym, dims, peer, type)                                             \
+	GATED_AS(static CUresult near_##sym, sym, uses_copy_##dims(a), const type *) \
+	CROSSING_BOX(sym, dims, peer, (&box), const type *)
+#define BOX_FENCE(sym, dims, peer, bytes, is_per_thread, type)                                \
+	GATED_FENCE_AS(static CUresult near_##sym, sym, uses_copy_##dims(a),                  \
+		       !a || (bytes) >= LONG_BYTES, b, is_per_thread, const type *, CUstream) \
+	CROSSING_BOX(sym, dims, peer, (&box, b), const type *, CUstream)
+#define BYTES_2D a->WidthInBytes * a->Height
+#define BYTES_3D a->WidthInBytes * a->Height * a->Depth
+
 /* Of any two, by array and between contexts. */
 CROSSING_GATED(cuMemcpy, cuMemcpyPeer, (SIDES), CUdeviceptr, CUdeviceptr, size_t)
 CROSSING_GATED(cuMemcpy_ptds, cuMemcpyPeer_ptds, (SIDES), CUdeviceptr, CUdeviceptr, size_t)
@@ -109,35 +128,28 @@ GATED_FENCE_ON(cuMemcpyPeerAsync_ptsz, uses_span(a, e) && uses_span(c, e), e >= 
 
 /* In two and three dimensions. */
 GATED(cuMemcpy2D, const CUDA_MEMCPY2D_v1 *)
-GATED_ON(cuMemcpy2D_v2, uses_copy_2d(a), const CUDA_MEMCPY2D *)
-GATED_ON(cuMemcpy2D_v2_ptds, uses_copy_2d(a), const CUDA_MEMCPY2D *)
+BOX_GATED(cuMemcpy2D_v2, 2d, cuMemcpy3DPeer, CUDA_MEMCPY2D)
+BOX_GATED(cuMemcpy2D_v2_ptds, 2d, cuMemcpy3DPeer_ptds, CUDA_MEMCPY2D)
 GATED_FENCE(cuMemcpy2DAsync, !a || a->WidthInBytes * a->Height >= LONG_BYTES, b, false,
 	    const CUDA_MEMCPY2D_v1 *, CUstream)
-GATED_FENCE_ON(cuMemcpy2DAsync_v2, uses_copy_2d(a), !a || a->WidthInBytes * a->Height >= LONG_BYTES,
-	       b, false, const CUDA_MEMCPY2D *, CUstream)
-GATED_FENCE_ON(cuMemcpy2DAsync_v2_ptsz, uses_copy_2d(a),
-	       !a || a->WidthInBytes * a->Height >= LONG_BYTES, b, true, const CUDA_MEMCPY2D *,
-	       CUstream)
+BOX_FENCE(cuMemcpy2DAsync_v2, 2d, cuMemcpy3DPeerAsync, BYTES_2D, false, CUDA_MEMCPY2D)
+BOX_FENCE(cuMemcpy2DAsync_v2_ptsz, 2d, cuMemcpy3DPeerAsync_ptsz, BYTES_2D, true, CUDA_MEMCPY2D)
 GATED(cuMemcpy2DUnaligned, const CUDA_MEMCPY2D_v1 *)
-GATED_ON(cuMemcpy2DUnaligned_v2, uses_copy_2d(a), const CUDA_MEMCPY2D *)
-GATED_ON(cuMemcpy2DUnaligned_v2_ptds, uses_copy_2d(a), const CUDA_MEMCPY2D *)
+BOX_GATED(cuMemcpy2DUnaligned_v2, 2d, cuMemcpy3DPeer, CUDA_MEMCPY2D)
+BOX_GATED(cuMemcpy2DUnaligned_v2_ptds, 2d, cuMemcpy3DPeer_ptds, CUDA_MEMCPY2D)
 GATED(cuMemcpy3D, const CUDA_MEMCPY3D_v1 *)
-GATED_ON(cuMemcpy3D_v2, uses_copy_3d(a), const CUDA_MEMCPY3D *)
-GATED_ON(cuMemcpy3D_v2_ptds, uses_copy_3d(a), const CUDA_MEMCPY3D *)
+BOX_GATED(cuMemcpy3D_v2, 3d, cuMemcpy3DPeer, CUDA_MEMCPY3D)
+BOX_GATED(cuMemcpy3D_v2_ptds, 3d, cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D)
 GATED_FENCE(cuMemcpy3DAsync, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, false,
 	    const CUDA_MEMCPY3D_v1 *, CUstream)
-GATED_FENCE_ON(cuMemcpy3DAsync_v2, uses_copy_3d(a),
-	       !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, false,
-	       const CUDA_MEMCPY3D *, CUstream)
-GATED_FENCE_ON(cuMemcpy3DAsync_v2_ptsz, uses_copy_3d(a),
-	       !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b, true,
-	       const CUDA_MEMCPY3D *, CUstream)
-GATED(cuMemcpy3DPeer, const CUDA_MEMCPY3D_PEER *)
-GATED(cuMemcpy3DPeer_ptds, const CUDA_MEMCPY3D_PEER *)
-GATED_FENCE(cuMemcpy3DPeerAsync, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b,
-	    false, const CUDA_MEMCPY3D_PEER *, CUstream)
-GATED_FENCE(cuMemcpy3DPeerAsync_ptsz, !a || a->WidthInBytes * a->Height * a->Depth >= LONG_BYTES, b,
-	    true, const CUDA_MEMCPY3D_PEER *, CUstream)
+BOX_FENCE(cuMemcpy3DAsync_v2, 3d, cuMemcpy3DPeerAsync, BYTES_3D, false, CUDA_MEMCPY3D)
+BOX_FENCE(cuMemcpy3DAsync_v2_ptsz, 3d, cuMemcpy3DPeerAsync_ptsz, BYTES_3D, true, CUDA_MEMCPY3D)
+GATED_ON(cuMemcpy3DPeer, uses_copy_peer(a), const CUDA_MEMCPY3D_PEER *)
+GATED_ON(cuMemcpy3DPeer_ptds, uses_copy_peer(a), const CUDA_MEMCPY3D_PEER *)
+GATED_FENCE_ON(cuMemcpy3DPeerAsync, uses_copy_peer(a), !a || (BYTES_3D) >= LONG_BYTES, b, false,
+	       const CUDA_MEMCPY3D_PEER *, CUstream)
+GATED_FENCE_ON(cuMemcpy3DPeerAsync_ptsz, uses_copy_peer(a), !a || (BYTES_3D) >= LONG_BYTES, b, true,
+	       const CUDA_MEMCPY3D_PEER *, CUstream)
 
 /* In batches. */
 GATED_FENCE(cuFabricCpyBatchAsync, true, d, false, size_t, CUDA_FABRIC_COPY_BATCH_OP *,

@@ -7,12 +7,10 @@
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/graph_local.h"
+#include "hook/graph_nodes.h"
 #include "hook/graph_uses.h"
 
 #include <errno.h>
-#include <stdlib.h>
-
-enum { GRAPH_DEPTH_MAX = 32 };
 
 /* A store takes whole units for each graph that needs memory (docs/real-gpu.md). */
 #define STORE_UNIT_BYTES (UINT64_C(32) << 20)
@@ -26,8 +24,6 @@ struct sum {
 	 */
 	CUdeviceptr unfreed;
 };
-
-static bool sum_graph(CUgraph graph, int depth, struct sum *sum);
 
 static bool add_alloc(CUgraphNode node, struct sum *sum)
 {
@@ -55,46 +51,14 @@ static void add_free(CUgraphNode node, struct sum *sum)
 }
 
 /* Adds what one node allocates. False where the driver does not tell. */
-static bool sum_node(CUgraphNode node, int depth, struct sum *sum)
+static bool sum_node(CUgraphNode node, CUgraphNodeType type, unsigned depth, void *sum)
 {
-	CUgraphNodeType type;
-	CUgraph child;
-
-	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return false;
-	switch (type) {
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		return !real.cuGraphChildGraphNodeGetGraph ||
-		       (real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
-			sum_graph(child, depth + 1, sum));
-	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+	(void)depth;
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return add_alloc(node, sum);
-	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+	if (type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 		add_free(node, sum);
-		return true;
-	default:
-		return true;
-	}
-}
-
-static bool sum_graph(CUgraph graph, int depth, struct sum *sum)
-{
-	CUgraphNode *nodes;
-	size_t count = 0;
-	bool is_whole = true;
-
-	if (depth > GRAPH_DEPTH_MAX || real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
-		return false;
-	if (count == 0)
-		return true;
-	nodes = calloc(count, sizeof(CUgraphNode));
-	if (!nodes)
-		return false;
-	is_whole = real.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
-	for (size_t i = 0; i < count && is_whole; i++)
-		is_whole = sum_node(nodes[i], depth, sum);
-	free(nodes);
-	return is_whole;
+	return true;
 }
 
 /* What a store holds; what is charged for it where the driver does not say. */
@@ -203,7 +167,7 @@ static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn 
 	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
 	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
 		return ROOM_CALL_HERE(0, call(i));
-	is_known = sum_graph(i->graph, 0, &sum);
+	is_known = graph_nodes_each(i->graph, 0, sum_node, &sum);
 	if (is_known && !is_any(sum.memory.bytes))
 		return ROOM_CALL_HERE(0, call(i));
 	round_up(sum.memory.bytes);

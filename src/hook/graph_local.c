@@ -3,12 +3,9 @@
 #include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/gated.h"
+#include "hook/graph_nodes.h"
 #include "hook/graph_uses.h"
 #include "hook/room.h"
-
-#include <stdlib.h>
-
-enum { GRAPH_DEPTH_MAX = 32 };
 
 /* What a function or kernel needs beyond what any context has. */
 static uint32_t bytes_of(CUfunction func, CUkernel kernel)
@@ -44,52 +41,15 @@ static void see_kernel(struct walk *w, CUfunction func, CUkernel kernel, CUconte
 		w->most_bytes = bytes;
 }
 
-static void see_kernel_node(struct walk *w, CUgraphNode node)
+static bool see_node(CUgraphNode node, CUgraphNodeType type, unsigned depth, void *arg)
 {
-	CUDA_KERNEL_NODE_PARAMS_v1 old;
 	CUDA_KERNEL_NODE_PARAMS p;
+	struct walk *w = arg;
 
-	if (real.cuGraphKernelNodeGetParams_v2) {
-		if (real.cuGraphKernelNodeGetParams_v2(node, &p) == CUDA_SUCCESS)
-			see_kernel(w, p.func, p.kern, p.ctx);
-	} else if (real.cuGraphKernelNodeGetParams &&
-		   real.cuGraphKernelNodeGetParams(node, &old) == CUDA_SUCCESS) {
-		see_kernel(w, old.func, NULL, NULL);
-	}
-}
-
-static void see_graph(struct walk *w, CUgraph graph, int depth);
-
-static void see_node(struct walk *w, CUgraphNode node, int depth)
-{
-	CUgraphNodeType type;
-	CUgraph child;
-
-	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return;
-	if (type == CU_GRAPH_NODE_TYPE_KERNEL)
-		see_kernel_node(w, node);
-	else if (type == CU_GRAPH_NODE_TYPE_GRAPH && real.cuGraphChildGraphNodeGetGraph &&
-		 real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-		see_graph(w, child, depth + 1);
-}
-
-static void see_graph(struct walk *w, CUgraph graph, int depth)
-{
-	CUgraphNode *nodes;
-	size_t count = 0;
-
-	if (depth > GRAPH_DEPTH_MAX || real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS ||
-	    count == 0)
-		return;
-	nodes = calloc(count, sizeof(CUgraphNode));
-	if (!nodes)
-		return;
-	if (real.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
-		count = 0;
-	for (size_t i = 0; i < count && w->res == CUDA_SUCCESS; i++)
-		see_node(w, nodes[i], depth);
-	free(nodes);
+	(void)depth;
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL && graph_nodes_kernel(node, &p))
+		see_kernel(w, p.func, p.kern, p.ctx);
+	return w->res == CUDA_SUCCESS;
 }
 
 /* False while no function is known that needs more than any context has. */
@@ -100,8 +60,8 @@ static bool is_possible(void)
 
 static void see(struct walk *w, CUgraph graph)
 {
-	if (is_possible() && real.cuGraphGetNodes && real.cuGraphNodeGetType)
-		see_graph(w, graph, 0);
+	if (is_possible())
+		graph_nodes_each(graph, 0, see_node, w);
 }
 
 CUresult graph_local_ask(CUgraph graph, uint32_t *out_thread_bytes)

@@ -4,12 +4,9 @@
 #include "core/exec_uses.h"
 #include "core/link_cost.h"
 #include "drv/real.h"
+#include "hook/graph_nodes.h"
 #include "hook/uses.h"
 #include "hook/uses_params.h"
-
-#include <stdlib.h>
-
-enum { GRAPH_DEPTH_MAX = 32 };
 
 /* A list that is being made, and the kind of the kernel that is looked at. */
 struct maker {
@@ -40,16 +37,6 @@ static void add_kernel(struct maker *m, const CUDA_KERNEL_NODE_PARAMS *p)
 		uses_params(function, p->kernelParams, p->extra, add_word, m);
 }
 
-static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
-{
-	return (CUDA_KERNEL_NODE_PARAMS){ .func = p->func,
-					  .gridDimX = p->gridDimX,
-					  .gridDimY = p->gridDimY,
-					  .gridDimZ = p->gridDimZ,
-					  .kernelParams = p->kernelParams,
-					  .extra = p->extra };
-}
-
 static void add_copy(struct maker *m, const CUDA_MEMCPY3D *p)
 {
 	struct uses_span spans[2];
@@ -65,21 +52,6 @@ static void add_fill(struct maker *m, const CUDA_MEMSET_NODE_PARAMS *p)
 
 	if (uses_rows_bytes(p->pitch, p->width * p->elementSize, p->height, &bytes))
 		add(m, p->dst, bytes, 0);
-}
-
-static void look_at_kernel(struct maker *m, CUgraphNode node)
-{
-	CUDA_KERNEL_NODE_PARAMS_v1 old;
-	CUDA_KERNEL_NODE_PARAMS p;
-
-	if (real.cuGraphKernelNodeGetParams_v2) {
-		if (real.cuGraphKernelNodeGetParams_v2(node, &p) == CUDA_SUCCESS)
-			add_kernel(m, &p);
-	} else if (real.cuGraphKernelNodeGetParams &&
-		   real.cuGraphKernelNodeGetParams(node, &old) == CUDA_SUCCESS) {
-		p = widen(&old);
-		add_kernel(m, &p);
-	}
 }
 
 static void look_at_copy(struct maker *m, CUgraphNode node)
@@ -100,61 +72,21 @@ static void look_at_fill(struct maker *m, CUgraphNode node)
 		add_fill(m, &p);
 }
 
-static void look_at_graph(struct maker *m, CUgraph graph, unsigned depth);
-
-static void look_at_child(struct maker *m, CUgraphNode node, unsigned depth)
+static bool look_at_node(CUgraphNode node, CUgraphNodeType type, unsigned depth, void *arg)
 {
-	CUgraph child;
+	CUDA_KERNEL_NODE_PARAMS kernel;
+	struct maker *m = arg;
 
-	if (real.cuGraphChildGraphNodeGetGraph &&
-	    real.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-		look_at_graph(m, child, depth + 1);
-}
-
-static void look_at_node(struct maker *m, CUgraphNode node, unsigned depth)
-{
-	CUgraphNodeType type;
-
-	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return;
-	switch (type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+	    type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH)
 		exec_uses_add_node(m->list, node, depth);
-		look_at_kernel(m, node);
-		return;
-	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		exec_uses_add_node(m->list, node, depth);
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL && graph_nodes_kernel(node, &kernel))
+		add_kernel(m, &kernel);
+	else if (type == CU_GRAPH_NODE_TYPE_MEMCPY)
 		look_at_copy(m, node);
-		return;
-	case CU_GRAPH_NODE_TYPE_MEMSET:
-		exec_uses_add_node(m->list, node, depth);
+	else if (type == CU_GRAPH_NODE_TYPE_MEMSET)
 		look_at_fill(m, node);
-		return;
-	case CU_GRAPH_NODE_TYPE_GRAPH:
-		exec_uses_add_node(m->list, node, depth);
-		look_at_child(m, node, depth);
-		return;
-	default:
-		return;
-	}
-}
-
-static void look_at_graph(struct maker *m, CUgraph graph, unsigned depth)
-{
-	CUgraphNode *nodes;
-	size_t count = 0;
-
-	if (depth > GRAPH_DEPTH_MAX || !real.cuGraphGetNodes || !real.cuGraphNodeGetType ||
-	    real.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
-		return;
-	nodes = calloc(count, sizeof(CUgraphNode));
-	if (!nodes)
-		return;
-	if (real.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
-		count = 0;
-	for (size_t i = 0; i < count; i++)
-		look_at_node(m, nodes[i], depth);
-	free(nodes);
+	return true;
 }
 
 static struct exec_uses *list_of(CUgraph graph)
@@ -162,7 +94,7 @@ static struct exec_uses *list_of(CUgraph graph)
 	struct maker m = { .list = exec_uses_new() };
 
 	if (m.list)
-		look_at_graph(&m, graph, 0);
+		graph_nodes_each(graph, 0, look_at_node, &m);
 	return m.list;
 }
 
@@ -205,7 +137,7 @@ void graph_uses_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NOD
 void graph_uses_kernel_v1(CUgraphExec exec, CUgraphNode node,
 			  const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-	CUDA_KERNEL_NODE_PARAMS wide = widen(params);
+	CUDA_KERNEL_NODE_PARAMS wide = graph_nodes_widen(params);
 
 	graph_uses_kernel(exec, node, &wide);
 }
@@ -233,7 +165,7 @@ void graph_uses_child(CUgraphExec exec, CUgraphNode node, CUgraph graph)
 	struct maker m = begin_node(node);
 
 	if (m.list)
-		look_at_graph(&m, graph, 1);
+		graph_nodes_each(graph, 1, look_at_node, &m);
 	end_node(&m, exec, node);
 }
 

@@ -138,3 +138,96 @@ bool peer_crosses_slow(CUdeviceptr to, CUdeviceptr from, struct peer_sides *out_
 	*out_sides = sides;
 	return true;
 }
+
+/*
+ * The same of a copy's side in several dimensions. What is the host's or an array is the calling
+ * thread's context's; an address of any memory is told to be a device's or the host's.
+ */
+static bool side_of_box(CUmemorytype *type, CUdeviceptr *addr, const void **host,
+			struct cuda_ord own, CUcontext *out_ctx, bool *inout_is_far)
+{
+	CUdeviceptr at = *addr ? *addr : (CUdeviceptr)(uintptr_t)*host;
+
+	if (*type == CU_MEMORYTYPE_DEVICE)
+		return side_of(*addr, own, out_ctx, inout_is_far);
+	if (*type == CU_MEMORYTYPE_UNIFIED && side_of(at, own, out_ctx, inout_is_far)) {
+		*type = CU_MEMORYTYPE_DEVICE;
+		*addr = at;
+		return true;
+	}
+	if (*type == CU_MEMORYTYPE_UNIFIED) {
+		*type = CU_MEMORYTYPE_HOST;
+		*host = (const void *)(uintptr_t)at;
+	}
+	return real.cuCtxGetCurrent && real.cuCtxGetCurrent(out_ctx) == CUDA_SUCCESS;
+}
+
+bool peer_crosses_3d_slow(const CUDA_MEMCPY3D *c, CUDA_MEMCPY3D_PEER *out_copy)
+{
+	CUDA_MEMCPY3D_PEER copy = {
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcZ = c->srcZ,
+		.srcLOD = c->srcLOD,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
+		.srcPitch = c->srcPitch,
+		.srcHeight = c->srcHeight,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstZ = c->dstZ,
+		.dstLOD = c->dstLOD,
+		.dstMemoryType = c->dstMemoryType,
+		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
+		.dstPitch = c->dstPitch,
+		.dstHeight = c->dstHeight,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = c->Depth,
+	};
+	const void *to_host = c->dstHost;
+	bool is_far = false;
+	struct cuda_ord own;
+
+	if (!movable_is_on() || !gpu_cuda_current_device(&own) ||
+	    !side_of_box(&copy.srcMemoryType, &copy.srcDevice, &copy.srcHost, own, &copy.srcContext,
+			 &is_far) ||
+	    !side_of_box(&copy.dstMemoryType, &copy.dstDevice, &to_host, own, &copy.dstContext,
+			 &is_far) ||
+	    !is_far)
+		return false;
+	copy.dstHost = (void *)(uintptr_t)to_host;
+	*out_copy = copy;
+	return true;
+}
+
+bool peer_crosses_2d_slow(const CUDA_MEMCPY2D *c, CUDA_MEMCPY3D_PEER *out_copy)
+{
+	const CUDA_MEMCPY3D deep = {
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
+		.srcPitch = c->srcPitch,
+		/* Of one slice; less than it has would be an error. */
+		.srcHeight = c->srcY + c->Height,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstMemoryType = c->dstMemoryType,
+		.dstHost = c->dstHost,
+		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
+		.dstPitch = c->dstPitch,
+		.dstHeight = c->dstY + c->Height,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = 1,
+	};
+
+	return peer_crosses_3d_slow(&deep, out_copy);
+}

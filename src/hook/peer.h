@@ -35,6 +35,24 @@ static inline bool peer_crosses(CUdeviceptr to, CUdeviceptr from, struct peer_si
 	return device_ordinals() > 1 && peer_crosses_slow(to, from, out_sides);
 }
 
+/* As peer_crosses_2d() and peer_crosses_3d() in a process with several devices. */
+bool peer_crosses_2d_slow(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *out_copy);
+bool peer_crosses_3d_slow(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *out_copy);
+
+/*
+ * As peer_crosses() for a copy in two or three dimensions, of which one side may be the host's or
+ * an array; *out_copy is the one between contexts. NULL is none.
+ */
+static inline bool peer_crosses_2d(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *out_copy)
+{
+	return device_ordinals() > 1 && copy && peer_crosses_2d_slow(copy, out_copy);
+}
+
+static inline bool peer_crosses_3d(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *out_copy)
+{
+	return device_ordinals() > 1 && copy && peer_crosses_3d_slow(copy, out_copy);
+}
+
 /* Before a copy in the calling thread's context from or to this address. */
 static inline void peer_reach(CUdeviceptr addr)
 {

@@ -1,17 +1,20 @@
 #include "hook/suspend.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/bo_hold.h"
 #include "core/handle.h"
 #include "core/object.h"
+#include "core/others.h"
 #include "core/quota.h"
 #include "core/rdma.h"
 #include "drv/gpu_bo.h"
 #include "drv/gpu_still.h"
 #include "drv/sample_nvml.h"
 #include "hook/signals.h"
+#include "shm/residency.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -92,6 +95,18 @@ static void tell(enum ration_suspend suspended, int rc)
 			 suspended == RATION_RUN ? HAMI_RUNNING : HAMI_SUSPENDED, __ATOMIC_RELEASE);
 }
 
+/*
+ * Where the card has room for as much again nobody waits for what leaves, and it all goes back to
+ * the driver at the end: the driver clears what goes back, while others' memory may come in. What
+ * comes has memory at once, so that its copies do not wait for more.
+ */
+static uint64_t at_a_time(struct dev dev, struct bo_device *bos)
+{
+	uint64_t bytes = bo_device_used(bos, BO_VRAM) + bo_device_used(bos, BO_SYSTEM), free_bytes;
+
+	return others_card_free(dev, &free_bytes) == 0 && free_bytes >= bytes ? UINT64_MAX : 0;
+}
+
 /* Both for all devices: the first error, when others may have gone. */
 static int each(int (*call)(struct bo_device *device, struct bo_ctx *ctx))
 {
@@ -101,6 +116,8 @@ static int each(int (*call)(struct bo_device *device, struct bo_ctx *ctx))
 		struct bo_device *bos = object_bos((struct dev){ d });
 		struct bo_ctx ctx = { 0 };
 
+		if (bos)
+			ctx.batch_bytes = at_a_time((struct dev){ d }, bos);
 		rc = bos ? call(bos, &ctx) : 0;
 	}
 	return rc;
@@ -200,13 +217,43 @@ static int leave(enum ration_suspend want)
 	return 0;
 }
 
+static bool fits_in_host(uint64_t bytes)
+{
+	const struct ration_region *own = state.s.region->own;
+	uint64_t limit_bytes = residency_host_limit(own);
+	uint64_t used_bytes = residency_sum(own, RESIDENCY_HOST);
+
+	/* What is kept at hand goes for it. */
+	used_bytes = bytes_beyond(used_bytes, residency_kept(own, HAMI_SLOTS));
+	return limit_bytes == UINT64_MAX || bytes <= bytes_beyond(limit_bytes, used_bytes);
+}
+
+/* False where host memory has no room for what is to leave: nothing need stand still or move. */
+static bool may_leave(void)
+{
+	uint64_t bytes = 0;
+
+	if (!state.s.region)
+		return true;
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct bo_device *bos = object_bos((struct dev){ d });
+
+		bytes += bos ? bo_hold_bytes(bos) : 0;
+	}
+	if (fits_in_host(bytes))
+		return true;
+	/* What the dead have there is none of it. */
+	quota_reap();
+	return fits_in_host(bytes);
+}
+
 static void hold(enum ration_suspend want)
 {
 	int rc = rdma_look() ? -EPERM : 0;
 
 	if (rc == 0) {
 		object_keep(false);
-		rc = gpu_still_begin(&waits);
+		rc = may_leave() ? gpu_still_begin(&waits) : -ENOMEM;
 	}
 	if (rc == 0)
 		rc = leave(want);

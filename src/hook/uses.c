@@ -52,6 +52,18 @@ unsigned uses_spans_3d(const CUDA_MEMCPY3D *c, struct uses_span out[2])
 	return n;
 }
 
+static unsigned spans_peer(const CUDA_MEMCPY3D_PEER *c, struct uses_span out[2])
+{
+	const uint64_t extent[3] = { c->WidthInBytes, c->Height, c->Depth };
+	unsigned n = 0;
+
+	n += side(c->srcMemoryType, c->srcDevice, c->srcHost, c->srcXInBytes, c->srcY, c->srcZ,
+		  c->srcPitch, c->srcHeight, extent, &out[n]);
+	n += side(c->dstMemoryType, c->dstDevice, c->dstHost, c->dstXInBytes, c->dstY, c->dstZ,
+		  c->dstPitch, c->dstHeight, extent, &out[n]);
+	return n;
+}
+
 static bool use_spans(const struct uses_span *spans, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
@@ -72,6 +84,13 @@ bool uses_copy_3d(const CUDA_MEMCPY3D *c)
 	struct uses_span spans[2];
 
 	return !movable_is_on() || !c || use_spans(spans, uses_spans_3d(c, spans));
+}
+
+bool uses_copy_peer(const CUDA_MEMCPY3D_PEER *c)
+{
+	struct uses_span spans[2];
+
+	return !movable_is_on() || !c || use_spans(spans, spans_peer(c, spans));
 }
 
 bool uses_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count,

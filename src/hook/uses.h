@@ -48,6 +48,7 @@ static inline bool uses_rows(CUdeviceptr addr, uint64_t pitch_bytes, uint64_t wi
 /* Of both sides of a copy. */
 bool uses_copy_2d(const CUDA_MEMCPY2D *copy);
 bool uses_copy_3d(const CUDA_MEMCPY3D *copy);
+bool uses_copy_peer(const CUDA_MEMCPY3D_PEER *copy);
 
 /* The device memory of both sides: how much of `out` was written. */
 unsigned uses_spans_3d(const CUDA_MEMCPY3D *copy, struct uses_span out[2]);

@@ -238,6 +238,7 @@ static void read_residency(const struct ration_region *own, unsigned index, stru
 
 	memcpy(p->card_bytes, r->card_bytes, sizeof(p->card_bytes));
 	p->host_bytes = r->host_bytes;
+	p->kept_bytes = r->kept_bytes;
 	p->moved_bytes = r->moved_bytes;
 	p->suspended = r->is_suspended >= RATION_SUSPEND_DEEP ?
 			       RATION_SUSPEND_DEEP :

@@ -35,6 +35,7 @@ struct view_process {
 	uint64_t used_bytes[RATION_DEVICES];    /* but for what is at hand for the next */
 	uint64_t card_bytes[RATION_DEVICES];    /* on the card, of what may leave it */
 	uint64_t host_bytes;                    /* in host memory in place of that */
+	uint64_t kept_bytes;                    /* of that, at hand with nothing in it */
 	uint64_t moved_bytes;                   /* by exchanges of memory, since its start */
 	enum ration_suspend suspended;          /* how far it is held */
 	int suspend_rc;                         /* why it is not as far as asked: -errno, or 0 */

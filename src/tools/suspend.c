@@ -1,5 +1,6 @@
 #include "tools/suspend.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/units.h"
 #include "shm/lock.h"
@@ -22,6 +23,8 @@
 #include <unistd.h>
 
 #define LOOK_NS NSEC_PER_MSEC
+/* What does not change by waiting is said after so long: each process has tried some times by then. */
+#define REFUSED_NS (500 * NSEC_PER_MSEC)
 
 enum {
 	KEY_WAIT = 'w',
@@ -47,8 +50,9 @@ static const char suspend_doc[] =
 	"its file or directory; it was started with --movable or --oversubscribe. With --deep its "
 	"contexts leave too, by the driver's checkpoint (CUDA 12.8), so that nothing of it is left."
 	"\v"
-	"Returns when every process of it is suspended; 1 when one is not in time. What was asked "
-	"for goes on to hold then, until `ration resume`.";
+	"Returns when every process of it is suspended; 1 when one is not in time, or says that it "
+	"cannot be: no room in host memory, a library for RDMA. What was asked for goes on to hold "
+	"then, until `ration resume`.";
 
 static const char resume_doc[] =
 	"Brings the memory of a suspended tenant back to where it was and lets its work go on."
@@ -211,22 +215,57 @@ static bool is_there(const struct view *view, const struct view_process *p)
 					p->suspended >= opt.want || !has_memory(view, p);
 }
 
-static void print_process(const struct view *view, const struct view_process *p)
+/* Why a process is not as it was asked to be; "" while it does not say. */
+static const char *why_not(const struct view_process *p, char *text, size_t room)
 {
-	char comm[sizeof(p->comm)], size[32];
-	uint64_t card_bytes = 0;
+	static const struct {
+		int rc;
+		const char *what;
+	} known[] = {
+		{ -ENOMEM, " (no room in host memory; --host of `ration run` bounds it)" },
+		{ -EPERM, " (a library for RDMA is loaded; see RATION_RDMA)" },
+		{ -EBUSY, " (its work does not end)" },
+		{ -EAGAIN, " (it captures a graph)" },
+	};
+	const char *what = "";
+
+	for (size_t i = 0; opt.want != RATION_RUN && i < sizeof(known) / sizeof(*known); i++)
+		if (p->suspend_rc == known[i].rc)
+			what = known[i].what;
+	text[0] = '\0';
+	if (p->suspend_rc)
+		snprintf(text, room, ": %s%s", strerror(-p->suspend_rc), what);
+	return text;
+}
+
+/* True when it says that it cannot be, and waiting does not change that. */
+static bool is_refused(const struct view *view, const struct view_process *p)
+{
+	return opt.want != RATION_RUN && !is_there(view, p) &&
+	       (p->suspend_rc == -ENOMEM || p->suspend_rc == -EPERM || p->suspend_rc == -ENOTSUP);
+}
+
+static uint64_t on_the_gpu(const struct view *view, const struct view_process *p)
+{
+	uint64_t far_bytes = bytes_beyond(p->host_bytes, p->kept_bytes), bytes = 0;
 
 	for (int d = 0; d < view->device_count; d++)
-		card_bytes += p->card_bytes[d];
+		bytes += p->used_bytes[d];
+	return bytes_beyond(bytes, far_bytes);
+}
+
+static void print_process(const struct view *view, const struct view_process *p)
+{
+	uint64_t bytes = opt.want == RATION_RUN ? on_the_gpu(view, p) : p->host_bytes;
+	char comm[sizeof(p->comm)], size[32], why[256];
+
 	printf("%d %s: ", p->pid, tools_printable(p->comm, comm, sizeof(comm)));
 	if (is_there(view, p))
 		printf("%s, %s %s\n", opt.want == RATION_RUN ? "runs" : "suspended",
-		       units_format_size(opt.want == RATION_RUN ? card_bytes : p->host_bytes, size,
-					 sizeof(size)),
+		       units_format_size(bytes, size, sizeof(size)),
 		       opt.want == RATION_RUN ? "on the GPU" : "in host memory");
 	else
-		printf("not yet%s%s\n", p->suspend_rc ? ": " : "",
-		       p->suspend_rc ? strerror(-p->suspend_rc) : "");
+		printf("not yet%s\n", why_not(p, why, sizeof(why)));
 }
 
 static void print_all(const struct view *view)
@@ -251,28 +290,42 @@ static bool may_come(const struct view *view, unsigned missing)
 	       away < missing;
 }
 
+/* How many are not where they are to be. True when one of them says that it will not be. */
+static bool look_at_all(const struct view *view, unsigned *out_missing)
+{
+	bool is_any = false;
+
+	*out_missing = 0;
+	for (unsigned i = 0; i < view->process_count; i++) {
+		*out_missing += !is_there(view, &view->processes[i]);
+		is_any |= is_refused(view, &view->processes[i]);
+	}
+	return is_any;
+}
+
 /*
- * Looks until all processes are where they are to be or the time is over. 0 with the last look and how
- * many are not; -errno after a complaint.
+ * Looks until all processes are where they are to be, one says that it will not be, or the time is over. 0
+ * with the last look and how many are not; -errno after a complaint.
  */
 static int wait_for_all(const char *path, struct view *out_view, unsigned *out_missing)
 {
-	int64_t until_ns = clock_now_ns() + opt.wait_s * NSEC_PER_SEC;
+	int64_t until_ns = clock_now_ns() + opt.wait_s * NSEC_PER_SEC, refused_ns = INT64_MAX;
 	struct timespec nap = { .tv_nsec = LOOK_NS };
 	char text[512], what[256];
 	unsigned vain = 0;
-	bool is_over;
 	int rc;
 
 	for (;;) {
-		is_over = clock_now_ns() >= until_ns;
+		int64_t now_ns = clock_now_ns();
+
 		rc = view_read(path, out_view);
 		if (rc < 0)
 			break;
-		*out_missing = 0;
-		for (unsigned i = 0; i < out_view->process_count; i++)
-			*out_missing += !is_there(out_view, &out_view->processes[i]);
-		if (*out_missing == 0 || is_over)
+		if (!look_at_all(out_view, out_missing))
+			refused_ns = INT64_MAX;
+		else if (refused_ns == INT64_MAX)
+			refused_ns = now_ns + REFUSED_NS;
+		if (*out_missing == 0 || now_ns >= until_ns || now_ns >= refused_ns)
 			return 0;
 		/* One look may meet a process that is about to end. */
 		vain = may_come(out_view, *out_missing) ? 0 : vain + 1;
@@ -333,6 +386,10 @@ static enum tools_exit conclude(const char *path)
 		print_all(&view);
 		if (opt.want == RATION_SUSPEND_DEEP)
 			step_down(path);
+		else if (missing && opt.want == RATION_SUSPEND)
+			complain(
+				"not all of its processes are suspended; that is tried again until "
+				"`ration resume`");
 		status = missing ? TOOLS_UNHEALTHY : TOOLS_OK;
 	}
 	view_free(&view);

@@ -32,8 +32,28 @@ static unsigned first_word(CUdeviceptr addr)
 	return value;
 }
 
-int main(void)
+enum way { LINE, FLAT, DEEP, WAYS };
+
+/* The last that it does leaves the context broken: copies what is mapped by one way. */
+static int copies_by(void *arg)
 {
+	const enum way way = *(const enum way *)arg;
+	CUDA_MEMCPY2D flat = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcPitch = 4096,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstPitch = 4096,
+			       .WidthInBytes = 4096,
+			       .Height = UNIT / 4096 };
+	CUDA_MEMCPY3D plain = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				.WidthInBytes = UNIT,
+				.Height = 1,
+				.Depth = 1 };
+	CUDA_MEMCPY3D_PEER deep = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .WidthInBytes = UNIT,
+				    .Height = 1,
+				    .Depth = 1 };
 	CUdeviceptr linear, here, mapped;
 	CUcontext first, second;
 	int can = 1;
@@ -57,7 +77,33 @@ int main(void)
 	TRUE(first_word(here) == 3);
 	OK(cuMemcpyPeer(here, first, mapped, second, UNIT));
 	TRUE(first_word(here) == 5);
-	OK(cuMemcpyDtoD_v2(here, mapped, UNIT));
+	flat.dstDevice = here;
+	deep.dstDevice = here;
+	flat.srcDevice = linear;
+	OK(cuMemsetD32_v2(here, 0, UNIT / 4));
+	OK(cuMemcpy2D_v2(&flat));
+	TRUE(first_word(here) == 3);
+	deep.srcContext = second;
+	deep.dstContext = first;
+	deep.srcDevice = mapped;
+	OK(cuMemcpy3DPeer(&deep));
+	TRUE(first_word(here) == 5);
+	flat.srcDevice = mapped;
+	plain.srcDevice = mapped;
+	plain.dstDevice = here;
+	if (way == LINE)
+		OK(cuMemcpyDtoD_v2(here, mapped, UNIT));
+	else if (way == FLAT)
+		OK(cuMemcpy2D_v2(&flat));
+	else
+		OK(cuMemcpy3D_v2(&plain));
 	EXPECT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	return check_end();
+}
+
+int main(void)
+{
+	for (enum way way = 0; way < WAYS; way++)
+		TRUE(check_child(copies_by, &way));
+	return check_failures > 0;
 }

@@ -76,10 +76,21 @@ def test_a_process_that_does_not_answer(ration, tenant):
 
 def test_a_process_that_cannot(ration, tenant):
     thread = answer(tenant, 1, 0, 0, 0, -12)
-    done = ration("suspend", "train", "--wait", "1")
+    # It is said long before that time is over.
+    done = ration("suspend", "train", "--wait", "86400")
     thread.join()
     assert done.returncode == 1
-    assert done.stdout == f"{os.getpid()} python3: not yet: Cannot allocate memory\n"
+    assert done.stdout.startswith(f"{os.getpid()} python3: not yet: Cannot allocate memory (no room in host memory")
+    assert "not all of its processes are suspended" in done.stderr
+
+
+def test_a_process_that_is_busy_is_waited_for(ration, tenant):
+    thread = answer(tenant, 1, 0, 0, 0, -16)
+    done = ration("suspend", "train", "--wait", "2")
+    thread.join()
+    assert done.returncode == 1
+    assert done.stdout == (f"{os.getpid()} python3: not yet: Device or resource busy"
+                           " (its work does not end)\n")
 
 
 def test_a_tenant_that_cannot_move(ration, tenant):
@@ -87,6 +98,9 @@ def test_a_tenant_that_cannot_move(ration, tenant):
     done = ration("suspend", "train")
     assert done.returncode == 1 and "started without --movable" in done.stderr
     assert want(tenant) == 0
+    # It is where it always was.
+    done = ration("resume", "train")
+    assert (done.returncode, done.stdout) == (0, f"{os.getpid()} python3: runs, 300 MiB on the GPU\n")
 
 
 @pytest.mark.parametrize("arguments, status, text", [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -111,6 +112,15 @@ def test_where_the_room_was_taken_it_comes_back_over_the_link(ration, keeper, ev
     b.end()
 
 
+def test_what_came_back_is_said(ration, keeper):
+    """Host memory that is kept at hand for the next time is none of it."""
+    a = keeper("a", *LARGE)
+    suspend(ration, "a")
+    said = re.search(r"runs, (\d+) MiB on the GPU", ration("resume", "a").stdout)
+    assert 140 <= int(said[1]) < 192
+    a.end()
+
+
 def test_killed_while_suspended(ration, keeper, eventually):
     a = keeper("a", "--size", "2m")
     suspend(ration, "a")
@@ -145,10 +155,12 @@ def test_asked_again_and_again(ration, keeper):
 
 
 def test_too_little_host_memory_is_said_and_the_program_goes_on(ration, keeper, eventually):
-    a = keeper("a", "--size", "20m", run=("--host", "10m"))
-    done = ration("suspend", "a", "--wait", "1")
-    assert done.returncode == 1 and "Cannot allocate memory" in done.stdout
+    a = keeper("a", "--size", "20m", run=("--host", "30m"))
+    done = ration("suspend", "a", "--wait", "86400")
+    assert done.returncode == 1 and "Cannot allocate memory (no room in host memory" in done.stdout
     assert a.status() == 1
+    # Nothing left and came back in vain.
+    assert a.seen()["moved_bytes"] == 0
     settled = a.rounds()
     eventually(lambda: a.rounds() > settled)
     resume(ration, "a")

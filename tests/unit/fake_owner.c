@@ -63,6 +63,7 @@ static int take(struct owner *owner, uint64_t bytes, enum bo_place place, struct
 		for (unsigned w = 0; w < OWNER_WORDS; w++)
 			owner->memories[i].words[w] = UINT64_C(0xdeadbeef00000000) + i;
 		owner->taken[place] += bytes;
+		owner->takes[place]++;
 		*out = (struct bo_memory){ .handle = i, .bytes = bytes };
 		return 0;
 	}
@@ -121,6 +122,16 @@ static int move_one(struct owner *owner, const struct bo_move *move)
 	expect(owner, move->from_place != move->to_place, "moved to where it lies");
 	expect(owner, (move->from_place == BO_NONE) == !owned->mapped, "moved from nowhere");
 	expect(owner, !owned->mapped || owned->mapped == move->from.handle, "moved from elsewhere");
+	if (move->giver) {
+		expect(owner, move->giver < move && move->giver->has_heir, "the giver follows");
+		expect(owner, move->giver->from.handle == move->to.handle, "not what it leaves");
+		expect(owner, move->giver->from.bytes == move->bo->bytes, "it leaves more or less");
+		if (move->giver->rc < 0)
+			return -ECANCELED;
+	} else if (owner->patience && move->has_heir && owner->moved_out++ &&
+		   owner->patience->is_over(owner->patience->arg)) {
+		return -ECANCELED;
+	}
 	if (owned->move_rc) {
 		int rc = owned->move_rc;
 
@@ -149,6 +160,7 @@ static void owner_move(void *arg, struct bo_move *moves, unsigned count)
 	expect(owner, count > 0, "moved nothing");
 	owner->moves++;
 	owner->moved += count;
+	owner->moved_out = 0;
 	for (unsigned i = 0; i < count; i++) {
 		moves[i].rc = move_one(owner, &moves[i]);
 		if (moves[i].rc == -EIO) {
@@ -164,9 +176,9 @@ static int owner_begin_still(void *arg, const struct bo_patience *patience)
 	struct owner *owner = arg;
 	int rc;
 
-	(void)patience;
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, !owner->is_still, "began twice");
+	owner->patience = patience && patience->is_over ? patience : NULL;
 	rc = fails(owner) ? -EBUSY : owner->begin_rc;
 	owner->is_still = rc == 0;
 	owner->begun += rc == 0;
@@ -181,6 +193,7 @@ static void owner_end_still(void *arg)
 	pthread_mutex_lock(&owner->mutex);
 	expect(owner, owner->is_still, "an end without a begin");
 	owner->is_still = false;
+	owner->patience = NULL;
 	pthread_mutex_unlock(&owner->mutex);
 }
 

@@ -39,12 +39,15 @@ struct owner {
 		bool is_mapped;
 	} memories[OWNER_MEMORIES];
 	uint64_t taken[BO_PLACES];
-	uint64_t done;  /* fences up to this */
-	unsigned moves; /* calls of move() */
-	unsigned moved; /* objects in them */
-	unsigned waits; /* calls of wait() */
-	unsigned begun; /* calls of begin() that succeeded */
-	bool is_still;  /* after one, until end() */
+	unsigned takes[BO_PLACES];          /* that gave something */
+	uint64_t done;                      /* fences up to this */
+	unsigned moves;                     /* calls of move() */
+	unsigned moved;                     /* objects in them */
+	unsigned waits;                     /* calls of wait() */
+	unsigned begun;                     /* calls of begin() that succeeded */
+	bool is_still;                      /* after one, until end() */
+	const struct bo_patience *patience; /* of that one; NULL: it asks nobody */
+	unsigned moved_out;                 /* of this call of move(): asked before each but one */
 	unsigned destroyed;
 	unsigned steps;      /* calls that may fail: alloc, wait, each object of a move */
 	unsigned fail_at;    /* the step that fails, from 1; 0: none */

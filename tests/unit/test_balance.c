@@ -5,6 +5,7 @@
 #include "core/balance.h"
 
 #include "base/clock.h"
+#include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/charge.h"
 #include "member.h"
@@ -73,6 +74,10 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 		if (moves[i].from_place == BO_NONE || moves[i].to_place == BO_NONE)
 			continue;
 		CHECK(gpu.is_still);
+		if (moves[i].giver && moves[i].giver->rc < 0) {
+			moves[i].rc = -ECANCELED;
+			continue;
+		}
 		gpu.asked[n]++;
 		if (gpu.refuses[n])
 			moves[i].rc = -EPERM;

@@ -60,7 +60,9 @@ static void all_leaves_and_comes_back(void **state)
 
 	(void)state;
 	make_all();
+	assert_int_equal(bo_hold_bytes(&owner.device), OBJECTS / 4 * 3 * MIB(2));
 	assert_ok(bo_hold(&owner.device, &ctx));
+	assert_int_equal(bo_hold_bytes(&owner.device), 0);
 	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), 0);
 	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), OBJECTS / 4 * 3 * MIB(2));
 	assert_int_equal(bo_device_used(&owner.device, BO_GTT), OBJECTS / 4 * MIB(2));
@@ -68,6 +70,32 @@ static void all_leaves_and_comes_back(void **state)
 	assert_int_equal(bo_device_used(&owner.device, BO_SYSTEM), 0);
 	assert_int_equal(bo_device_used(&owner.device, BO_VRAM), OBJECTS / 4 * 3 * MIB(2));
 	put_all();
+}
+
+/* So much as is said moves at once. */
+static void as_much_moves_at_a_time_as_is_said(void **state)
+{
+	static const uint64_t batch_bytes[] = { 0, UINT64_MAX };
+	static const unsigned parts[] = { 3, 1 };
+	enum { LARGE = 5 };
+
+	(void)state;
+	for (unsigned i = 0; i < LARGE; i++)
+		make_in(&objects[i], MIB(2048), BO_VRAM);
+	for (unsigned k = 0; k < 2; k++) {
+		struct bo_ctx ctx = { .batch_bytes = batch_bytes[k] };
+		unsigned moves = owner.moves;
+
+		assert_ok(bo_hold(&owner.device, &ctx));
+		assert_int_equal(owner.moves - moves, parts[k]);
+		moves = owner.moves;
+		assert_ok(bo_unhold(&owner.device, &ctx));
+		assert_int_equal(owner.moves - moves, parts[k]);
+	}
+	for (unsigned i = 0; i < LARGE; i++) {
+		owner_look(&owner, &objects[i]);
+		bo_put(&objects[i].bo);
+	}
 }
 
 /* Nothing is left that work reaches. */
@@ -261,6 +289,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(all_leaves_and_comes_back),
+		TEST(as_much_moves_at_a_time_as_is_said),
 		TEST(all_leaves_from_everywhere),
 		TEST(pinned_ones_stay),
 		TEST(without_room_in_the_host_it_stays),

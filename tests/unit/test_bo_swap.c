@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define MIB(n) (UINT64_C(n) << 20)
+#define MIB(n) ((uint64_t)(n) << 20)
 
 enum { COUNT = 6 };
 
@@ -22,16 +22,23 @@ struct scene {
 	struct bo_swap goes[COUNT], comes[COUNT];
 };
 
-static void begin(struct scene *s, struct owner *owner, uint64_t bytes)
+static void begin_sized(struct scene *s, struct owner *owner, uint64_t near_bytes,
+			uint64_t far_bytes)
 {
 	*s = (struct scene){ .owner = owner };
-	owner->room[BO_VRAM] = COUNT * bytes;
+	owner->room[BO_VRAM] = COUNT * near_bytes;
 	for (unsigned i = 0; i < COUNT; i++) {
-		owner_make_in(owner, &s->near[i], bytes, BO_VRAM);
-		owner_make_in(owner, &s->far[i], bytes, BO_GTT);
+		owner_make_in(owner, &s->near[i], near_bytes, BO_VRAM);
+		owner_make_in(owner, &s->far[i], far_bytes, BO_GTT);
 		s->goes[i].bo = &s->near[i].bo;
 		s->comes[i].bo = &s->far[i].bo;
 	}
+}
+
+/* All of one size. */
+static void begin(struct scene *s, struct owner *owner, uint64_t bytes)
+{
+	begin_sized(s, owner, bytes, bytes);
 }
 
 static int swap(struct scene *s, unsigned goes, unsigned comes)
@@ -83,18 +90,64 @@ static void all_change_places_while_all_stands_still_once(void **state)
 	end(&s);
 }
 
-/* Of each kind two parts stand alone, at the ends. */
+/* Of another size: of each kind two parts stand alone, at the ends. */
 static void they_go_and_come_in_parts(void **state)
 {
 	struct scene s;
 	unsigned moves;
 
-	begin(&s, *state, MIB(128));
+	begin_sized(&s, *state, MIB(128), MIB(126));
 	moves = s.owner->moves;
 	assert_ok(swap(&s, COUNT, COUNT));
 	expect_places(&s, "gggggg", "vvvvvv");
 	assert_int_equal(s.owner->moves - moves, 4);
 	assert_int_equal(s.owner->begun, 1);
+	end(&s);
+}
+
+/* In one move, and nothing of the place is given back or asked for. */
+static void who_is_as_large_has_what_the_other_leaves(void **state)
+{
+	uint64_t left[COUNT];
+	unsigned moves, takes;
+	struct scene s;
+
+	begin(&s, *state, MIB(128));
+	for (unsigned i = 0; i < COUNT; i++)
+		left[i] = s.near[i].bo.memory.handle;
+	moves = s.owner->moves;
+	takes = s.owner->takes[BO_VRAM];
+	assert_ok(swap(&s, COUNT, COUNT));
+	expect_places(&s, "gggggg", "vvvvvv");
+	for (unsigned i = 0; i < COUNT; i++)
+		assert_int_equal(s.far[i].bo.memory.handle, left[i]);
+	assert_int_equal(s.owner->moves - moves, 1);
+	assert_int_equal(s.owner->takes[BO_VRAM], takes);
+	end(&s);
+}
+
+/* Some find one of their size, in another order, and some do not. */
+static void sizes_are_matched(void **state)
+{
+	static const unsigned near_mib[COUNT] = { 2, 4, 6, 2, 4, 8 };
+	static const unsigned far_mib[COUNT] = { 4, 2, 4, 10, 6, 4 };
+	struct owner *owner = *state;
+	struct scene s = { .owner = owner };
+	unsigned takes;
+
+	owner->room[BO_VRAM] = MIB(26);
+	for (unsigned i = 0; i < COUNT; i++) {
+		owner_make_in(owner, &s.near[i], MIB(near_mib[i]), BO_VRAM);
+		owner_make_in(owner, &s.far[i], MIB(far_mib[i]), BO_GTT);
+		s.goes[i].bo = &s.near[i].bo;
+		s.comes[i].bo = &s.far[i].bo;
+	}
+	takes = owner->takes[BO_VRAM];
+	assert_ok(swap(&s, COUNT, COUNT));
+	/* Of 2 and 8 MiB that nobody has taken over, one of 10 is made. */
+	expect_places(&s, "gggggg", "vvvvvg");
+	assert_int_equal(owner->takes[BO_VRAM] - takes, 1);
+	assert_int_equal(s.comes[5].rc, -ENOMEM);
 	end(&s);
 }
 
@@ -162,10 +215,37 @@ static void who_does_not_go_keeps_one_from_coming(void **state)
 	s.near[1].move_rc = -EPERM;
 	s.far[2].move_rc = -ENOMEM;
 	assert_ok(swap(&s, COUNT, COUNT));
-	expect_places(&s, "gvgggg", "vvgvvg");
+	/* Whose place stays taken has that of one who does not come. */
+	expect_places(&s, "gvgggg", "vvgvvv");
 	assert_int_equal(s.goes[1].rc, -EPERM);
 	assert_int_equal(s.comes[2].rc, -ENOMEM);
-	assert_int_equal(s.comes[5].rc, -ENOMEM);
+	assert_ok(s.comes[1].rc);
+	end(&s);
+
+	begin_sized(&s, *state, MIB(4), MIB(2) + 4096);
+	s.owner->room[BO_VRAM] = s.owner->taken[BO_VRAM];
+	s.near[1].move_rc = -EPERM;
+	assert_ok(swap(&s, 2, 2));
+	expect_places(&s, "gvvvvv", "vggggg");
+	assert_int_equal(s.goes[1].rc, -EPERM);
+	assert_int_equal(s.comes[1].rc, -ENOMEM);
+	end(&s);
+}
+
+/* A goer that is lost leaves nothing to who was to follow. */
+static void who_is_lost_leaves_nothing(void **state)
+{
+	struct scene s;
+
+	begin(&s, *state, MIB(2));
+	s.near[1].move_rc = -EIO;
+	s.far[3].move_rc = -EIO;
+	assert_ok(swap(&s, 4, 4));
+	expect_places(&s, "gnggvv", "vvvngg");
+	assert_int_equal(s.goes[1].rc, -EIO);
+	assert_int_equal(s.comes[3].rc, -EIO);
+	assert_ok(s.comes[1].rc);
+	assert_int_equal(s.owner->taken[BO_VRAM], 5 * MIB(2));
 	end(&s);
 }
 
@@ -204,9 +284,10 @@ static void who_has_moved_meanwhile_is_no_error(void **state)
 	begin(&s, *state, MIB(2));
 	assert_ok(owner_place(&s.near[0], &owner_in[BO_GTT], &ctx));
 	assert_ok(owner_place(&s.far[0], &owner_in[BO_VRAM], &ctx));
-	assert_ok(swap(&s, 2, 2));
-	expect_places(&s, "ggvvvv", "vvgggg");
-	for (unsigned i = 0; i < 2; i++) {
+	assert_ok(owner_place(&s.near[2], &owner_in[BO_SYSTEM], &ctx));
+	assert_ok(swap(&s, 3, 3));
+	expect_places(&s, "ggsvvv", "vvvggg");
+	for (unsigned i = 0; i < 3; i++) {
 		assert_ok(s.goes[i].rc);
 		assert_ok(s.comes[i].rc);
 	}
@@ -226,19 +307,17 @@ static bool asks(void *arg)
 }
 
 /* What has gone until it is over makes room for as many. */
-static void whoever_asks_ends_it(void **state)
+static void asked(struct owner *owner, uint64_t far_bytes, const char *const *near,
+		  const char *const *far)
 {
-	static const char *const near[] = { "vvvvvv", "ggvvvv", "ggggvv", "gggggg" };
-	static const char *const far[] = { "gggggg", "vvgggg", "vvvvgg", "vvvvvv" };
-
 	for (unsigned k = 0; k < 4; k++) {
-		/* Before each that goes, and after a part but the last. */
+		/* Before each that goes is given memory, then before a part but the first. */
 		struct clerk clerk = { .last = COUNT + k };
 		struct bo_patience patience = { .is_over = asks, .arg = &clerk };
 		struct scene s;
 		int rc;
 
-		begin(&s, *state, MIB(128));
+		begin_sized(&s, owner, MIB(128), far_bytes);
 		rc = bo_swap(&s.owner->device, s.goes, COUNT, s.comes, COUNT, &patience);
 		assert_int_equal(rc, k ? 0 : -EBUSY);
 		expect_places(&s, near[k], far[k]);
@@ -249,17 +328,28 @@ static void whoever_asks_ends_it(void **state)
 	}
 }
 
-/* Each step fails once: what says that it lies where it should does, and the others as before. */
-static void whatever_fails_nothing_is_lost(void **state)
+static void whoever_asks_ends_it(void **state)
 {
-	struct owner *owner = *state;
+	static const char *const parts_near[] = { "vvvvvv", "ggvvvv", "ggggvv", "gggggg" };
+	static const char *const parts_far[] = { "gggggg", "vvgggg", "vvvvgg", "vvvvvv" };
+	/* The fake owner asks before each. */
+	static const char *const near[] = { "vvvvvv", "gvvvvv", "ggvvvv", "gggvvv" };
+	static const char *const far[] = { "gggggg", "vggggg", "vvgggg", "vvvggg" };
+
+	asked(*state, MIB(126), parts_near, parts_far);
+	asked(*state, MIB(128), near, far);
+}
+
+/* Each step fails once: what says that it lies where it should does, and the others as before. */
+static void fail_each(struct owner *owner, uint64_t far_bytes)
+{
 	unsigned steps = 1;
 
 	for (unsigned fail_at = 1; fail_at <= steps; fail_at++) {
 		struct scene s;
 		unsigned near = 0;
 
-		begin(&s, owner, MIB(128));
+		begin_sized(&s, owner, MIB(128), far_bytes);
 		owner->steps = 0;
 		owner->fail_at = fail_at;
 		owner->fail_rc = -EBUSY;
@@ -279,7 +369,14 @@ static void whatever_fails_nothing_is_lost(void **state)
 		assert_true(near <= COUNT);
 		end(&s);
 	}
-	assert_true(steps > 4 * COUNT);
+	/* Memory where they go, and a move of each; the pairs need no other. */
+	assert_true(steps > (far_bytes == MIB(128) ? 3 : 4) * COUNT);
+}
+
+static void whatever_fails_nothing_is_lost(void **state)
+{
+	fail_each(*state, MIB(126));
+	fail_each(*state, MIB(128));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, owner_setup, owner_teardown)
@@ -289,10 +386,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(all_change_places_while_all_stands_still_once),
 		TEST(they_go_and_come_in_parts),
+		TEST(who_is_as_large_has_what_the_other_leaves),
+		TEST(sizes_are_matched),
 		TEST(what_has_room_comes_at_once),
 		TEST(without_room_nothing_stands_still),
 		TEST(where_nothing_stands_still_all_is_as_before),
 		TEST(who_does_not_go_keeps_one_from_coming),
+		TEST(who_is_lost_leaves_nothing),
 		TEST(who_is_pinned_or_in_use_stays),
 		TEST(who_has_moved_meanwhile_is_no_error),
 		TEST(whoever_asks_ends_it),

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "core/bo_bulk.h"
 #include "core/bo_exec.h"
+#include "core/bo_swap.h"
 #include "fake_owner.h"
 
 #include <errno.h>
@@ -187,6 +188,38 @@ static void *disturb(void *arg)
 	return NULL;
 }
 
+/* Some go and some come in their place, as the worker has it done: of one thread. */
+static void *swap(void *arg)
+{
+	struct thread *thread = arg;
+
+	for (unsigned i = 0; i < TIMES && thread->rc == 0; i++) {
+		struct bo_swap goes[SHARED], comes[SHARED];
+		unsigned goes_count = 0, comes_count = 0;
+
+		for (unsigned k = 0; k < SHARED; k++) {
+			struct bo_swap one = { .bo = &shared[k].bo };
+
+			if (dice(thread, 2))
+				goes[goes_count++] = one;
+			else
+				comes[comes_count++] = one;
+		}
+		thread->rc = bo_swap(&owner->device, goes, goes_count, comes, comes_count, NULL);
+		if (thread->rc == -ENOMEM || thread->rc == -EBUSY)
+			thread->rc = 0;
+		for (unsigned k = 0; k < goes_count + comes_count && thread->rc == 0; k++) {
+			int rc = k < goes_count ? goes[k].rc : comes[k - goes_count].rc;
+
+			if (rc > 0 || rc == -EIO)
+				thread->rc = -EFAULT;
+		}
+		if (thread->rc == 0)
+			thread->times++;
+	}
+	return NULL;
+}
+
 static void begin(struct thread *thread, unsigned number, void *(*what)(void *))
 {
 	thread->seed = number;
@@ -197,7 +230,7 @@ static void run_all(void)
 {
 	static const struct bo_want gtt_or_system[] = { { BO_GTT, 0 }, { BO_SYSTEM, 0 } };
 	static const struct bo_placement away = { gtt_or_system, 2 };
-	static struct thread threads[GANGS + 2];
+	static struct thread threads[GANGS + 3];
 
 	memset(threads, 0, sizeof(threads));
 	owner->evict_to[BO_VRAM] = &away;
@@ -212,11 +245,11 @@ static void run_all(void)
 		owner_fill(owner, &shared[i], next(&last_seed));
 	}
 	owner->fail_every = may_fail ? 7 : 0;
-	for (unsigned i = 0; i < GANGS + 2; i++)
-		begin(&threads[i], i + 1, i < GANGS ? use : disturb);
-	for (unsigned i = 0; i < GANGS + 2; i++)
+	for (unsigned i = 0; i < GANGS + 3; i++)
+		begin(&threads[i], i + 1, i < GANGS ? use : i < GANGS + 2 ? disturb : swap);
+	for (unsigned i = 0; i < GANGS + 3; i++)
 		assert_int_equal(pthread_join(threads[i].id, NULL), 0);
-	for (unsigned i = 0; i < GANGS + 2; i++) {
+	for (unsigned i = 0; i < GANGS + 3; i++) {
 		assert_ok(threads[i].rc);
 		assert_int_equal(threads[i].times, TIMES);
 	}

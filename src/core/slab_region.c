@@ -111,6 +111,26 @@ static struct slab_runs runs_of_all(uint32_t span, bool is_taken)
 	return (struct slab_runs){ count, count, count };
 }
 
+/* Enters that one word changed: up to where what it is part of is as it was. */
+static void refresh_one(struct slab_region *region, uint32_t word)
+{
+	struct slab_runs runs = runs_in(~region->words[word].taken);
+	uint32_t i = word + region->leaves;
+
+	if (is_same(runs, region->words[word].runs))
+		return;
+	region->words[word].runs = runs;
+	for (uint32_t span = WORD_CHUNKS; i > 1; span *= 2) {
+		struct slab_runs beside = runs_at(region, i ^ 1);
+
+		runs = i & 1 ? joined(beside, runs, span) : joined(runs, beside, span);
+		i /= 2;
+		if (is_same(runs, region->tree[i]))
+			return;
+		region->tree[i] = runs;
+	}
+}
+
 /*
  * Enters that words low .. high changed, of which all but the first and the last are now all taken,
  * or all free. What lies wholly among those is known without a look below: [alike, alike_end).
@@ -165,7 +185,10 @@ static void mark(struct slab_region *region, uint32_t chunk, uint32_t count, boo
 			region->words[i].taken &= ~mask;
 		at = stop;
 	}
-	refresh(region, low, high, is_taken);
+	if (low == high)
+		refresh_one(region, low);
+	else
+		refresh(region, low, high, is_taken);
 }
 
 /* Blocks without memory stand as runs in quarantine. */

@@ -67,8 +67,6 @@ static bool is_users_own(const char *path)
 	struct stat st;
 	size_t n;
 
-	if (strncmp(path, OF_USER, sizeof(OF_USER) - 1) != 0)
-		return true;
 	n = sizeof(OF_USER) - 1 + strcspn(path + sizeof(OF_USER) - 1, "/");
 	if (n >= sizeof(dir))
 		return false;
@@ -103,6 +101,8 @@ static int add_file(struct region_list *list, const char *path, const struct sta
 
 static int add_pattern(struct region_list *list, const char *pattern, bool is_own)
 {
+	/* A directory that was named is what it is, whatever it is called. */
+	bool is_anybodys = strncmp(pattern, OF_USER "[", sizeof(OF_USER)) == 0;
 	struct stat st;
 	glob_t found;
 	int rc = 0;
@@ -110,7 +110,8 @@ static int add_pattern(struct region_list *list, const char *pattern, bool is_ow
 	if (glob(pattern, 0, NULL, &found) != 0)
 		return 0;
 	for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
-		if (is_users_own(found.gl_pathv[i]) && sys_stat(found.gl_pathv[i], &st) == 0)
+		if (sys_stat(found.gl_pathv[i], &st) == 0 &&
+		    (!is_anybodys || is_users_own(found.gl_pathv[i])))
 			rc = add_file(list, found.gl_pathv[i], &st, is_own);
 	globfree(&found);
 	return rc;

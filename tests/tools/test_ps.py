@@ -253,6 +253,9 @@ chmod 700 /tmp/ration-0
 echo "--"
 ls /tmp
 /proc/self/fd/$fd ps --all
+echo "--"
+# A directory that was named is what it is.
+RATION_DIR=/tmp/ration-preload-x /proc/self/fd/$fd ps --all --json | grep -c /tmp/ration-preload-x
 """
 
 
@@ -267,7 +270,8 @@ def test_what_is_left_in_tmp(ration):
                              input=bytes(two_devices()), capture_output=True, timeout=60, check=False)
     if out.returncode == 77 or b"unshare" in out.stderr:
         pytest.skip("no mounts here")
-    shown, left = out.stdout.decode().split("--\n", 1)
+    shown, left, named = out.stdout.decode().split("--\n", 2)
+    assert named == "1\n"
     assert shown == "no tenants\n"
     assert left.split() == ["ration-0", "ration-1234", "ration-1235", "ration-preload-x", "no", "tenants"]
     # The other version's is named where all is asked for, and only there.

@@ -255,7 +255,7 @@ ls /tmp
 /proc/self/fd/$fd ps --all
 echo "--"
 # A directory that was named is what it is.
-RATION_DIR=/tmp/ration-preload-x /proc/self/fd/$fd ps --all --json | grep -c /tmp/ration-preload-x
+RATION_DIR=/tmp/ration-preload-x /proc/self/fd/$fd ps --all --json 2>/run/log | grep -c /tmp/ration-preload-x
 """
 
 

@@ -12,7 +12,7 @@
 
 /* What goes at a time; of pairs, since before the first and behind the last one way is idle. */
 #define PART_BYTES (UINT64_C(256) << 20)
-#define PAIRS_PART_BYTES (UINT64_C(64) << 20)
+#define PAIRS_PART_BYTES (UINT64_C(128) << 20)
 /* The rc of what has memory, or another's to come, and has not moved. */
 enum { PENDING = 1 };
 

@@ -65,6 +65,7 @@ int gpu_copy_start(struct gpu_copy *copy, enum gpu_copy_way way, uint64_t to, ui
 	CUstream stream = copy->streams[way];
 	CUresult res;
 
+	copy->has[GPU_COPY_PARTS][way] = true;
 	if (!pages)
 		res = real.cuMemcpyAsync(to, from, bytes, stream);
 	else if (way == GPU_COPY_OUT)
@@ -87,19 +88,28 @@ static bool mark(struct gpu_copy *copy, unsigned part, enum gpu_copy_way way)
 
 void gpu_copy_end_part(struct gpu_copy *copy, unsigned part)
 {
+	bool *has = copy->has[GPU_COPY_PARTS];
+
 	copy->is_marked[part] = true;
-	for (unsigned way = 0; way < GPU_COPY_WAYS; way++)
-		copy->is_marked[part] = copy->is_marked[part] && mark(copy, part, way);
+	for (unsigned way = 0; way < GPU_COPY_WAYS; way++) {
+		if (has[way])
+			copy->is_marked[part] = copy->is_marked[part] && mark(copy, part, way);
+		copy->has[part][way] = has[way];
+		has[way] = false;
+	}
 }
 
 /* 0, -EAGAIN while it runs, -ENODEV. An answer that says nothing of the work is asked for again. */
 static int ask(const struct gpu_copy *copy, unsigned part, enum gpu_copy_way way)
 {
-	/* Without its events a part ends with all that was started. */
-	CUresult res = part < GPU_COPY_PARTS && copy->is_marked[part] ?
-			       real.cuEventQuery(copy->ends[part][way]) :
-			       real.cuStreamQuery(copy->streams[way]);
+	CUresult res;
 
+	if (part < GPU_COPY_PARTS && !copy->has[part][way])
+		return 0;
+	/* Without its events a part ends with all that was started. */
+	res = part < GPU_COPY_PARTS && copy->is_marked[part] ?
+		      real.cuEventQuery(copy->ends[part][way]) :
+		      real.cuStreamQuery(copy->streams[way]);
 	if (res == CUDA_SUCCESS)
 		return 0;
 	return status_is_sticky(res) ? -ENODEV : -EAGAIN;

@@ -23,6 +23,8 @@ struct gpu_copy {
 	CUstream streams[GPU_COPY_WAYS];
 	CUevent ends[GPU_COPY_PARTS][GPU_COPY_WAYS]; /* NULL: not made yet */
 	bool is_marked[GPU_COPY_PARTS];              /* its end has events */
+	bool has[GPU_COPY_PARTS + 1]
+		[GPU_COPY_WAYS]; /* it has copies; the last is without end yet */
 };
 
 /* Has streams in a living context, and that context current. 0; -EAGAIN without a context. */

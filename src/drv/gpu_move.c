@@ -10,6 +10,7 @@
 struct part {
 	unsigned from, to;
 	unsigned number; /* of its copies, and its share of the aliases */
+	bool is_copied;  /* they are over; what is mapped has not followed yet */
 };
 
 /* Those that are started and not finished, the oldest first. */
@@ -149,8 +150,8 @@ static void clean(struct gpu_move *m, unsigned from, unsigned to)
 	}
 }
 
-/* Waits for its copies, if any; then what is mapped follows. -EBUSY: they hang, and all stays. */
-static int finish_part(struct gpu_move *m, const struct part *part, int copy_rc)
+/* Waits for its copies, if any. -EBUSY: they hang, and all stays. */
+static int wait_part(struct gpu_move *m, struct part *part, int copy_rc)
 {
 	int rc = 0;
 
@@ -161,8 +162,7 @@ static int finish_part(struct gpu_move *m, const struct part *part, int copy_rc)
 	for (unsigned i = part->from; i < part->to && rc < 0; i++)
 		if (m->steps[i].is_copied)
 			m->steps[i].rc = rc;
-	switch_part(m, part);
-	clean(m, part->from, part->to);
+	part->is_copied = true;
 	return 0;
 }
 
@@ -193,10 +193,10 @@ static struct part part_at(const struct gpu_move *m, unsigned from, unsigned num
 {
 	const struct bo_move *first = m->steps[from].move;
 	uint64_t most_bytes = m->part_bytes, bytes = 0;
-	struct part part = { from, from, number };
+	struct part part = { .from = from, .to = from, .number = number };
 
 	if (first->has_heir || first->giver)
-		most_bytes /= 4;
+		most_bytes /= 2;
 	do
 		bytes += m->steps[part.to++].bytes;
 	while (part.to < m->count && is_heir(&m->steps[part.to]) == is_heir(&m->steps[from]) &&
@@ -220,16 +220,18 @@ static int giver_rc(const struct gpu_move *m, const struct gpu_remap *heir)
 	return giver ? giver->rc : heir->move->giver->rc;
 }
 
-/* True when what they are to have is not left yet. */
-static bool waits_for(const struct gpu_move *m, const struct part *part, const struct window *w)
+/* True when the bytes of all that they are to have the memory of are copied out of it. */
+static bool has_been_left(const struct gpu_move *m, const struct part *part, const struct window *w)
 {
-	for (unsigned i = part->from; i < part->to && w->count && is_heir(&m->steps[i]); i++) {
+	for (unsigned i = part->from; i < part->to && is_heir(&m->steps[i]); i++) {
 		const struct gpu_remap *giver = giver_of(m, &m->steps[i]);
 
-		if (giver && giver >= &m->steps[w->parts[0].from])
-			return true;
+		for (unsigned k = 0; giver && k < w->count; k++)
+			if (!w->parts[k].is_copied && giver >= &m->steps[w->parts[k].from] &&
+			    giver < &m->steps[w->parts[k].to])
+				return false;
 	}
-	return false;
+	return true;
 }
 
 /* True when no more is to leave the device than has begun to. */
@@ -254,20 +256,79 @@ static void cancel_part(struct gpu_move *m, const struct part *part)
 	}
 }
 
-/* The oldest. -EBUSY: its copies hang. */
-static int finish_oldest(struct gpu_move *m, struct window *w, int copy_rc)
+/* The heir of a step whose copy into what it is to have was started; NULL: none, or not yet. */
+static struct gpu_remap *heir_of(struct gpu_move *m, const struct gpu_remap *giver,
+				 const struct window *w)
 {
-	int rc = finish_part(m, &w->parts[0], copy_rc);
+	unsigned end = w->parts[w->count - 1].to;
 
-	if (rc < 0)
-		return rc;
+	for (unsigned i = (unsigned)(giver - m->steps) + 1; giver->move->has_heir && i < end; i++)
+		if (m->steps[i].is_copied && is_heir(&m->steps[i]) &&
+		    giver_of(m, &m->steps[i]) == giver)
+			return &m->steps[i];
+	return NULL;
+}
+
+/*
+ * Those that left but whose new memory could not be mapped have their old again; where the heir's
+ * bytes are in it by then, or on their way, their own are copied back from where they went. What
+ * that cannot be done for is lost.
+ */
+static void take_back(struct gpu_move *m, const struct part *part, const struct window *w)
+{
+	for (unsigned i = part->from; i < part->to; i++) {
+		struct gpu_remap *r = &m->steps[i];
+		struct gpu_remap *heir = r->rc < 0 && r->rc != -EIO && r->is_copied ?
+						 heir_of(m, r, w) :
+						 NULL;
+		int rc;
+
+		if (!heir)
+			continue;
+		heir->rc = -ECANCELED;
+		rc = gpu_copy_start(&m->copy, GPU_COPY_IN, r->addr, other_addr(m, r),
+				    other_addr(m, r) ? NULL : other(r)->pages, r->bytes);
+		/* Behind the heir's copy, which is in the same stream. */
+		if (rc == 0)
+			rc = gpu_copy_wait(&m->copy, GPU_COPY_PARTS, clock_now_ns() + m->copy_ns);
+		if (rc == 0)
+			continue;
+		gpu_remap_clear(r);
+		r->rc = -EIO;
+	}
+}
+
+/* The oldest, whose copies are over: what is mapped follows. */
+static void finish_oldest(struct gpu_move *m, struct window *w)
+{
+	struct part part = w->parts[0];
+
+	switch_part(m, &part);
+	take_back(m, &part, w);
+	clean(m, part.from, part.to);
 	w->count--;
 	for (unsigned i = 0; i < w->count; i++)
 		w->parts[i] = w->parts[i + 1];
-	return 0;
 }
 
-/* Part after part: some are started before the oldest is waited for. */
+/* The oldest whose copies are not over. -EBUSY: they hang; all before it is finished then. */
+static int wait_oldest(struct gpu_move *m, struct window *w, int copy_rc)
+{
+	unsigned i = 0;
+	int rc;
+
+	while (w->parts[i].is_copied)
+		i++;
+	rc = wait_part(m, &w->parts[i], copy_rc);
+	while (rc < 0 && w->parts[0].is_copied)
+		finish_oldest(m, w);
+	return rc;
+}
+
+/*
+ * Part after part. Some are started before the oldest is waited for; and what is mapped follows
+ * while others are copied, since that takes the driver nearly as long.
+ */
 static void run_parts(struct gpu_move *m, int copy_rc)
 {
 	struct window w = { .count = 0 };
@@ -275,19 +336,21 @@ static void run_parts(struct gpu_move *m, int copy_rc)
 	int rc = 0;
 
 	while (rc == 0 && (from < m->count || w.count)) {
-		struct part part = { 0, 0, 0 };
+		struct part part = { 0 };
 
 		if (from < m->count)
 			part = part_at(m, from, w.number);
-		if (from == m->count || w.count == GPU_COPY_PARTS || waits_for(m, &part, &w)) {
-			rc = finish_oldest(m, &w, copy_rc);
-			continue;
+		if (from < m->count && w.count < GPU_COPY_PARTS && has_been_left(m, &part, &w)) {
+			cancel_part(m, &part);
+			start_part(m, &part, copy_rc);
+			w.parts[w.count++] = part;
+			w.number = (w.number + 1) % GPU_COPY_PARTS;
+			from = part.to;
+		} else if (w.parts[0].is_copied) {
+			finish_oldest(m, &w);
+		} else {
+			rc = wait_oldest(m, &w, copy_rc);
 		}
-		cancel_part(m, &part);
-		start_part(m, &part, copy_rc);
-		w.parts[w.count++] = part;
-		w.number = (w.number + 1) % GPU_COPY_PARTS;
-		from = part.to;
 	}
 	if (rc < 0)
 		hang(m, w.parts[0].from, w.parts[w.count - 1].to);

@@ -3,7 +3,8 @@
  * then change what is at the object's address. The memory that is not there is reached at its own
  * address, if it has one (drv/gpu_store.h), else it is mapped at an alias for the moment. Of one
  * device. Some parts of it are copied while others are mapped; what goes to memory that another
- * leaves (struct bo_move) begins when that is mapped elsewhere.
+ * leaves (struct bo_move) begins when the other's bytes are copied. Should the other not get its
+ * new memory mapped then, its bytes are copied back.
  *
  * Of one thread at a time, which has everything stand still (drv/gpu_still.h). An object is whole
  * where it was until its copy is done and the new mapping stands.
@@ -21,7 +22,7 @@ struct gpu_move {
 	struct gpu_store *store;
 	/* constant */
 	uint64_t alias_bytes; /* no object and no part is larger */
-	/* What is mapped and copied at once, a quarter of it where somebody waits for what is left;
+	/* What is mapped and copied at once, a half of it where somebody waits for what is left;
 	 * a larger object goes alone. */
 	uint64_t part_bytes;
 	int64_t copy_ns;     /* that the copies of a part may take */

@@ -26,9 +26,9 @@ EOF
 # Inside the tenant: the hog holds what it got while the views are taken.
 inside() {
 	out=$(mktemp)
-	trap 'rm -f "$out"' EXIT
 	"$build/examples/hog" --piece 128m --hold 30 >"$out" 2>&1 &
 	hog=$!
+	trap 'rm -f "$out"; kill $hog 2>/dev/null || true' EXIT
 	while kill -0 $hog 2>/dev/null && ! grep -q '^got' "$out"; do
 		sleep 0.1
 	done

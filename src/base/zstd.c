@@ -36,8 +36,7 @@ static bool skip(struct input *in, uint64_t bytes)
 }
 
 struct frame {
-	bool has_checksum, has_content_bytes;
-	uint64_t content_bytes;
+	bool has_checksum;
 };
 
 /* Behind the magic. False where it is broken, or needs a dictionary. */
@@ -60,8 +59,6 @@ static bool read_head(struct input *in, struct frame *out)
 	if (flags & 8 || in->bytes < head + id + size || word_of(in, head, id))
 		return false;
 	out->has_checksum = flags & 4;
-	out->has_content_bytes = size > 0;
-	out->content_bytes = word_of(in, head + id, size) + (size == 2 ? 256 : 0);
 	return skip(in, head + id + size);
 }
 

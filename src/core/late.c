@@ -1,20 +1,33 @@
 #include "core/late.h"
 
+#include "base/clock.h"
+
 /*
- * A sixteenth more than usual is not late. An eighth more than what is debited is paid: with
- * more the partners drift apart while one has paid and the other has not; with less a wait is
- * paid for later.
+ * So much more than usual is not late: a sixteenth. Of what is debited an eighth more is paid,
+ * and as much again as it is for each second that is late. With a larger eighth partners drift
+ * apart while one has paid and the other has not; with less for a second the limit is passed for
+ * longer.
  */
 enum { USUAL_PART = 16, PAID_PART = 8 };
+#define PAID_WHOLE_NS NSEC_PER_SEC
 
-void late_settle(struct pace *pace, int64_t busy_ns, int64_t cost_ns, bool may_wait)
+static int64_t least(int64_t a, int64_t b)
 {
-	int64_t late_ns = pace_late_ns(pace), usual_ns = cost_ns + cost_ns / USUAL_PART;
+	return a < b ? a : b;
+}
 
-	if (!may_wait || usual_ns > busy_ns)
-		usual_ns = busy_ns;
-	if (busy_ns > usual_ns)
-		pace_late(pace, busy_ns - usual_ns);
+int64_t late_settle(struct pace *pace, int64_t busy_ns, int64_t cost_ns, bool may_wait)
+{
+	int64_t late_ns = pace_late_ns(pace), usual_ns = busy_ns, more_ns, room_ns;
+
+	if (may_wait)
+		usual_ns = least(cost_ns + cost_ns / USUAL_PART, busy_ns);
+	more_ns = busy_ns - usual_ns;
+	room_ns = late_ns < LATE_MOST_NS ? LATE_MOST_NS - late_ns : 0;
+	pace_late(pace, least(more_ns, room_ns));
 	if (late_ns > 0)
-		pace_late(pace, -(usual_ns / PAID_PART));
+		pace_late(pace,
+			  -(usual_ns / PAID_PART +
+			    (int64_t)((double)usual_ns * (double)late_ns / (double)PAID_WHOLE_NS)));
+	return more_ns > room_ns ? more_ns - room_ns : 0;
 }

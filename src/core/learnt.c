@@ -42,10 +42,12 @@ void learnt_saw_context(struct dev dev, uint64_t bytes, bool is_first)
 	       !__atomic_compare_exchange_n(&device->context_least_bytes, &least, bytes, true,
 					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
-	/* Pairs with the load above: who counts this one sees no more than it saw. */
+	/* Behind the least: who reads this count sees what it counts. */
 	seers = __atomic_load_n(&device->context_seers, __ATOMIC_RELAXED);
-	if (is_first && seers < SEERS_LEAST)
-		__atomic_store_n(&device->context_seers, seers + 1, __ATOMIC_RELEASE);
+	while (is_first && seers < SEERS_LEAST &&
+	       !__atomic_compare_exchange_n(&device->context_seers, &seers, seers + 1, true,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
 }
 
 void learnt_note_context(struct dev dev, uint64_t bytes)

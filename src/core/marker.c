@@ -271,6 +271,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .from_ns = stream->end_ns,
 				 .is_alone = is_alone(meter, stream, now_ns) };
 	struct replay_result done;
+	int64_t forgiven_ns;
 
 	done = replay_run(&replay, point, end->is_exact, end->ns, point->launches - stream->settled,
 			  &stream->balance_ns);
@@ -279,10 +280,12 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	/* What others made busy meanwhile says nothing of streams side by side. */
 	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
-	late_settle(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns,
-		    point->waits != stream->settled_waits);
-	stream->settled_waits = point->waits;
 	pace_debit(&meter->pace, share_pct(meter), done.busy_ns, now_ns);
+	/* Behind the debit: late before it would seem to be more than there is to pay. */
+	forgiven_ns = late_settle(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns,
+				  point->waits != stream->settled_waits);
+	pace_forgive(&meter->pace, share_pct(meter), forgiven_ns, now_ns);
+	stream->settled_waits = point->waits;
 	pace_settle(&meter->pace, done.cost_ns);
 	pace_unfinished(&meter->pace, -stream->unfinished_ns);
 	stream->unfinished_ns = 0;

@@ -80,8 +80,10 @@ static void answer_wait(struct pace *pace, struct pace_hold *hold, enum pace_rea
 }
 
 /*
- * Who was in debt waits until there is enough for a few launches: streams that run side by side still do,
- * and the thread sleeps and wakes less often. The wake time is reckoned once, and anew only when it has passed or the limit is another. */
+ * Who was in debt waits until there is enough for a few launches: streams that run side by side still
+ * do, and the thread sleeps and wakes less often. The wake time is reckoned once, and anew only when
+ * it has passed or the limit is another.
+ */
 static void hold_debt(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
 		      int64_t debt_ns, int64_t now_ns, struct pace_answer *out)
 {
@@ -187,6 +189,22 @@ static bool is_others_turn(struct pace *pace, uint32_t share_pct, struct pace_ho
 	return end_ns != 0;
 }
 
+/* There is enough, or nothing in flight. False: another took it meanwhile. */
+static bool grant(struct pace *pace, uint32_t share_pct, const struct pace_hold *hold,
+		  const struct pace_flight *flight, int64_t have_ns, int64_t spare_ns,
+		  int64_t cost_ns, int64_t now_ns, struct pace_answer *out)
+{
+	int64_t grant_ns = at_least(at_most(spare_ns / 4, most_grant_ns(share_pct, spare_ns)),
+				    cost_ns);
+
+	if (!take_grant(pace, have_ns, flight->unmeasured_ns, grant_ns))
+		return false;
+	answer_go(grant_ns, out);
+	pace_turn_go(pace);
+	out->has_others = hold->is_crowded && pace_turn_extend(pace, grant_ns, now_ns);
+	return true;
+}
+
 void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
 	      int64_t cost_ns, int64_t now_ns, struct pace_answer *out_answer)
 {
@@ -227,17 +245,9 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		    is_others_turn(pace, share_pct, hold, &flight, &spare_ns, now_ns, out_answer))
 			return;
 		if (spare_ns >= 0 || flight.unmeasured_ns == 0) {
-			int64_t grant_ns = at_least(at_most(spare_ns / 4,
-							    most_grant_ns(share_pct, spare_ns)),
-						    cost_ns);
-
-			if (take_grant(pace, have_ns, flight.unmeasured_ns, grant_ns)) {
-				answer_go(grant_ns, out_answer);
-				pace_turn_go(pace);
-				out_answer->has_others = hold->is_crowded &&
-							 pace_turn_extend(pace, grant_ns, now_ns);
+			if (grant(pace, share_pct, hold, &flight, have_ns, spare_ns, cost_ns,
+				  now_ns, out_answer))
 				return;
-			}
 			continue;
 		}
 		if (let_through(pace, hold, flight.predicted_ns, now_ns, &deadline_ns)) {
@@ -303,6 +313,12 @@ void pace_unfinished(struct pace *pace, int64_t ns)
 	} else if (ns < 0) {
 		pace_bucket_take(&own(pace)->unfinished_ns, -ns);
 	}
+}
+
+void pace_forgive(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_ns)
+{
+	if (ns > 0 && share_pct > 0 && share_pct < PACE_NO_LIMIT_PCT)
+		pace_bucket_change(pace, share_pct, pace_cap_ns(share_pct), -ns, now_ns);
 }
 
 void pace_late(struct pace *pace, int64_t ns)

@@ -81,6 +81,9 @@ void pace_settle(struct pace *pace, int64_t ns);
 /* `ns` of GPU time were used: debits the bucket and counts it to the process. */
 void pace_debit(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_ns);
 
+/* `ns` of what was debited need never be paid. */
+void pace_forgive(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now_ns);
+
 /*
  * Of what was debited, `ns` more (less, when negative) belong to work that is still running. A debt
  * is reckoned without it: a kernel that waits for a held launch must not put that launch off.

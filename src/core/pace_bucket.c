@@ -136,11 +136,15 @@ int64_t pace_bucket_without_late(struct pace *pace, int64_t level_ns, int64_t ca
 {
 	int64_t late_ns = pace_bucket_word_ns(&pace->device->late_ns);
 	int64_t over_ns = level_ns + late_ns - cap_ns;
+	uint64_t seen = (uint64_t)late_ns;
 
 	if (late_ns == 0)
 		return level_ns;
+	/* By one of those that see it: two would take it twice. */
 	if (over_ns > 0)
-		pace_bucket_take(&pace->device->late_ns, at_most(over_ns, late_ns));
+		__atomic_compare_exchange_n(&pace->device->late_ns, &seen,
+					    (uint64_t)(late_ns - at_most(over_ns, late_ns)), false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	return at_least(level_ns, at_most(level_ns + late_ns, cap_ns));
 }
 

@@ -31,13 +31,13 @@ static int64_t least_of_others_ns(struct pace *pace, uint32_t share_pct, int64_t
 	for (unsigned i = 0; i < pace->count; i++) {
 		struct pace other = { .device = &pace->all[i] };
 		uint32_t pct = __atomic_load_n(&other.device->share_pct, __ATOMIC_RELAXED);
-		int64_t past_ns = now_ns - (int64_t)__atomic_load_n(&other.device->linked_ns,
-								    __ATOMIC_RELAXED);
+		int64_t asked_ns = (int64_t)__atomic_load_n(&other.device->linked_ns,
+							    __ATOMIC_RELAXED);
 		struct pace_flight flight;
 		int64_t have_ns;
 
 		if (other.device == pace->device || pct == 0 || pct >= PACE_NO_LIMIT_PCT ||
-		    past_ns < -NSEC_PER_SEC || past_ns > LINKED_NS)
+		    asked_ns < now_ns - LINKED_NS || asked_ns > now_ns + NSEC_PER_SEC)
 			continue;
 		flight = pace_bucket_flight(&other);
 		have_ns = pace_bucket_fill(&other, pct, &flight, true, now_ns);

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-static const char *const words[] = { "nccl", "nvshmem", "mscclpp", "cross_device_reduce",
-				     "multimem_" };
+static const char *const collective_names[] = { "nccl", "nvshmem", "mscclpp", "cross_device_reduce",
+						"multimem_" };
 
 /* Of a function or a kernel of a library; NULL: not told. */
 static const char *name_of(CUfunction function)
@@ -30,8 +30,8 @@ bool collective_may_be(const struct work_call *call, bool has_launched_some)
 	if (!call->function)
 		return has_launched_some && call->what != WORK_CALL_BYTES;
 	name = name_of(call->function);
-	for (size_t i = 0; name && i < sizeof(words) / sizeof(words[0]); i++)
-		if (strstr(name, words[i]))
+	for (size_t i = 0; name && i < sizeof(collective_names) / sizeof(collective_names[0]); i++)
+		if (strstr(name, collective_names[i]))
 			return true;
 	return false;
 }

@@ -19,10 +19,10 @@ PROCESS_STATE(shown_busy_state, state);
 static int measured_pct(const struct region *region, struct dev dev, int64_t now_ns)
 {
 	const struct pace_slot *slot = &region->own->pace[dev.v].slots[quota_slot()];
-	int64_t began_ns = (int64_t)__atomic_load_n(&slot->second_ns, __ATOMIC_RELAXED);
+	uint64_t began_ns = __atomic_load_n(&slot->second_ns, __ATOMIC_RELAXED);
 	uint64_t share_ns = __atomic_load_n(&slot->second_share_ns, __ATOMIC_RELAXED);
 
-	if (began_ns == 0 || now_ns - began_ns >= 2 * NSEC_PER_SEC)
+	if (began_ns == 0 || (uint64_t)now_ns - began_ns >= 2 * (uint64_t)NSEC_PER_SEC)
 		return -1;
 	return share_ns < NSEC_PER_SEC ? (int)(share_ns / (NSEC_PER_SEC / 100)) : 100;
 }

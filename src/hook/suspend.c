@@ -97,7 +97,7 @@ static void tell(enum ration_suspend suspended, int rc)
 
 /*
  * Where the card has room for as much again nobody waits for what leaves, and it all goes back to
- * the driver at the end: the driver clears what goes back, while others' memory may come in. What
+ * the driver at the end: it probably clears what goes back, while others' memory may come in. What
  * comes has memory at once, so that its copies do not wait for more.
  */
 static uint64_t at_a_time(struct dev dev, struct bo_device *bos)

@@ -366,8 +366,8 @@ static void keep(const struct work *w, const struct place *p)
 			      .meter = w->meter };
 }
 
-/* May it wait for work elsewhere? Then the process has such kernels, in its graphs too. */
-static bool may_wait(struct meter *meter, const struct work_call *call)
+/* True if it may wait for work elsewhere; notes that the process has such kernels, in its graphs too. */
+static bool link_if_collective(struct meter *meter, const struct work_call *call)
 {
 	bool is_linked = __atomic_load_n(&meter->is_linked, __ATOMIC_RELAXED);
 
@@ -388,7 +388,7 @@ static void begin_metered(struct work *w, struct work_call call)
 		return;
 	}
 	if (work_is_captured(call.stream, call.is_per_thread)) {
-		may_wait(p->meter, &call);
+		link_if_collective(p->meter, &call);
 		return;
 	}
 	w->meter = p->meter;
@@ -397,7 +397,7 @@ static void begin_metered(struct work *w, struct work_call call)
 	if (p->context)
 		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
-	if (!means_is_known(w->entry) && may_wait(w->meter, &call))
+	if (!means_is_known(w->entry) && link_if_collective(w->meter, &call))
 		__atomic_store_n(&w->entry->may_wait, 1, __ATOMIC_RELAXED);
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);

@@ -88,14 +88,22 @@ void residency_answer(struct ration_region *own, unsigned slot, uint32_t room_wa
 
 void residency_miss(struct ration_region *own, unsigned but_slot, int place, uint32_t room_wanted)
 {
+	uint32_t was;
+
 	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
 		struct ration_residency *r = &own->residency[i];
 
 		if (i == but_slot || !__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) ||
 		    !(place == RESIDENCY_HOST ? kept_host(own, i) : kept_idle(own, i, place)))
 			continue;
-		if (is_ahead(room_wanted, __atomic_load_n(&r->room_answered, __ATOMIC_ACQUIRE)))
-			__atomic_store_n(&r->room_missed, room_wanted, __ATOMIC_RELAXED);
+		/* Only forward: of two that wait the one with the later number counts. */
+		was = __atomic_load_n(&r->room_missed, __ATOMIC_RELAXED);
+		while (is_ahead(room_wanted, was) &&
+		       is_ahead(room_wanted,
+				__atomic_load_n(&r->room_answered, __ATOMIC_ACQUIRE)) &&
+		       !__atomic_compare_exchange_n(&r->room_missed, &was, room_wanted, true,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			;
 	}
 }
 

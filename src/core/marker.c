@@ -431,7 +431,9 @@ void marker_running(struct meter *meter, const struct marker_query *query, int64
 
 	pthread_mutex_lock(&meter->lock);
 	marker = find_marker(meter, query, &stream);
-	if (marker && marker->kind != METER_RESUME && has_unmeasured(stream, &marker->point)) {
+	/* What may wait is debited when it has ended: who dies waiting leaves no debt for that. */
+	if (marker && marker->kind != METER_RESUME && has_unmeasured(stream, &marker->point) &&
+	    marker->point.waits == stream->settled_waits) {
 		from_ns = most(stream->end_ns, marker->point.last_ns);
 		from_ns = most(from_ns, stream->running_ns);
 		if (now_ns - from_ns >= TICK_NS) {

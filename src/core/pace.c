@@ -215,6 +215,8 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		answer_hold(hold, PACE_ASKED, now_ns + ASKED_LOOK_NS, now_ns, out_answer);
 		return;
 	}
+	if (hold->is_linked)
+		pace_meet_note(pace, share_pct, now_ns);
 	if (share_pct == 0 || share_pct >= PACE_NO_LIMIT_PCT) {
 		pace_bucket_mark(pace);
 		pace_bucket_add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_MOST_NS));
@@ -230,7 +232,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			hold_debt(pace, terms, hold, -have_ns, now_ns, out_answer);
 			return;
 		}
-		meet_ns = pace_meet_until_ns(pace, terms, hold, &have_ns, now_ns);
+		meet_ns = pace_meet_until_ns(pace, hold, &have_ns, now_ns);
 		if (meet_ns) {
 			answer_hold(hold, PACE_DEBT, at_most(meet_ns, now_ns + ASKED_LOOK_NS),
 				    now_ns, out_answer);
@@ -323,6 +325,12 @@ void pace_forgive(struct pace *pace, uint32_t share_pct, int64_t ns, int64_t now
 
 void pace_late(struct pace *pace, int64_t ns)
 {
+	uint64_t was = __atomic_load_n(&pace->device->late_ns, __ATOMIC_RELAXED);
+
+	/* A word of another age or another's fault begins anew. */
+	if (was && pace_bucket_word_ns(&pace->device->late_ns) == 0)
+		__atomic_compare_exchange_n(&pace->device->late_ns, &was, 0, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	if (ns > 0)
 		pace_bucket_add(&pace->device->late_ns, ns);
 	else if (ns < 0)

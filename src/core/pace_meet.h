@@ -6,11 +6,14 @@
 
 #include "core/pace.h"
 
+/* A linked process asks, of a device where its share is that. */
+void pace_meet_note(struct pace *pace, uint32_t share_pct, int64_t now_ns);
+
 /*
- * A launch of a linked process waits once for what the tenant's other devices owe on which
- * there are linked processes: returns until when, 0: it need not. *inout_have_ns, what its own
- * device's bucket has, is lowered to what theirs have, since that bounds what it may have in
- * flight. Its thread.
+ * A launch of a linked process waits once for what the tenant's other devices owe on which linked
+ * processes wait, or are waited for: returns until when, 0: it need not. *inout_have_ns, what its own
+ * device's bucket has, is lowered to what theirs have, since that bounds what it may have in flight.
+ * Its thread.
  */
-int64_t pace_meet_until_ns(struct pace *pace, const struct pace_terms *terms,
-			   struct pace_hold *hold, int64_t *inout_have_ns, int64_t now_ns);
+int64_t pace_meet_until_ns(struct pace *pace, struct pace_hold *hold, int64_t *inout_have_ns,
+			   int64_t now_ns);

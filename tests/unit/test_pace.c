@@ -139,9 +139,21 @@ static void linked_processes_wait_for_each_others_debt(void **state)
 	assert_int_equal(ask(&second, 100000, NOW_NS), PACE_GO);
 	pace_settle(&second, answer.grant_ns);
 	devices[1].level_pct_ns = -100 * MSEC * 100;
+	/* Nobody has waited for anybody: they are jobs of their own. */
+	hold.is_linked = true;
+	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_GO);
+	pace_settle(&first, answer.grant_ns);
+	pace_late(&first, 20 * MSEC);
 	hold.is_linked = true;
 	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_DEBT);
 	assert_int_equal(hold.meet_ns, NOW_NS + 200 * MSEC + burst_ns(50));
+	/* Its limit is raised: it is paid sooner. */
+	devices[1].share_pct = 100;
+	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_GO);
+	pace_settle(&first, answer.grant_ns);
+	devices[1].share_pct = 50;
+	hold.is_linked = true;
+	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_DEBT);
 	/* What it owes later is not waited for. */
 	devices[1].level_pct_ns = -200 * MSEC * 100;
 	assert_int_equal(ask(&first, 100000, NOW_NS + 150 * MSEC), PACE_DEBT);

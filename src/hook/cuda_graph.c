@@ -305,6 +305,7 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 	if (!ENTER_HAS(cuGraphExecDestroy))
 		return enter_missing();
 	graph_local_end(exec);
+	metering_forget_graph(exec);
 	uses = exec_uses_take(exec);
 	graph = graph_any() ? graph_take(exec) : NULL;
 	res = GATE_CALL(real.cuGraphExecDestroy(exec));

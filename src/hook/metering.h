@@ -61,6 +61,9 @@ void metering_read_all(int64_t age_ns);
 /* The monitor is told of a thread's first launch at once. */
 void metering_launched_first(void);
 
+/* The graph ended: its handle may come again as another. */
+void metering_forget_graph(CUgraphExec exec);
+
 /* One round of the worker. How long it may sleep, ns. */
 int64_t metering_tick(void);
 

@@ -143,7 +143,8 @@ static void linked_processes_wait_for_each_others_debt(void **state)
 	hold.is_linked = true;
 	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_GO);
 	pace_settle(&first, answer.grant_ns);
-	pace_late(&first, 20 * MSEC);
+	devices[0].level_pct_ns = -NSEC_PER_SEC * 100;
+	pace_late(&first, NSEC_PER_SEC);
 	hold.is_linked = true;
 	assert_int_equal(ask(&first, 100000, NOW_NS), PACE_DEBT);
 	assert_int_equal(hold.meet_ns, NOW_NS + 200 * MSEC + burst_ns(50));

@@ -2,6 +2,7 @@
 import pytest
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("way", ["module", "library", "graph"])
 @pytest.mark.parametrize("limits", ["30", "0:15,1:40"])
 def test_they_meet(place, limits, way):

@@ -9,7 +9,7 @@ def test_memory_of_one_device_is_reached_by_the_other(place, movable):
     assert done.lines[-1] == "end" and done.err == ""
 
 
-@pytest.mark.parametrize("movable", ["false", "true"])
+@pytest.mark.parametrize("movable", [pytest.param("false", marks=pytest.mark.plain), "true"])
 def test_it_is_copied_where_none_reaches_the_others(place, movable):
     place.sim.update(count="2", p2p="no")
     program = place.start("peers", "apart", RATION_MOVABLE=movable).await_word("apart")

@@ -242,6 +242,15 @@ CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx)
 	return res;
 }
 
+bool first_launch_thread_bytes_at(CUfunction handle, CUcontext ctx, uint32_t *out_bytes)
+{
+	bool has_visited = visit(ctx);
+	bool is_known = first_launch_thread_bytes(handle, out_bytes);
+
+	leave(has_visited);
+	return is_known;
+}
+
 /*
  * A kernel is launched in the context of its stream, whichever is current: of a green context's in
  * the primary one, which alone more than one thread may have. NULL: in the current one.

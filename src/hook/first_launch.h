@@ -54,3 +54,6 @@ CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes
 
 /* Local memory of a function's or kernel's threads in the current context; false if unknown. */
 bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes);
+
+/* As that in another context, where its library is let in; NULL: in the current one. */
+bool first_launch_thread_bytes_at(CUfunction handle, CUcontext ctx, uint32_t *out_bytes);

@@ -7,13 +7,12 @@
 #include "hook/graph_uses.h"
 #include "hook/room.h"
 
-/* What a function or kernel needs beyond what any context has. */
-static uint32_t bytes_of(CUfunction func, CUkernel kernel)
+/* What a function, or a kernel in that context, needs beyond what any context has. */
+static uint32_t bytes_of(CUfunction handle, CUcontext ctx)
 {
-	CUfunction handle = func ? func : (CUfunction)(void *)kernel;
 	uint32_t bytes;
 
-	if (!handle || !first_launch_thread_bytes(handle, &bytes))
+	if (!handle || !first_launch_thread_bytes_at(handle, ctx, &bytes))
 		return 0;
 	return bytes > LOCAL_STACK_BYTES ? bytes : 0;
 }
@@ -22,21 +21,19 @@ static uint32_t bytes_of(CUfunction func, CUkernel kernel)
 struct walk {
 	uint32_t most_bytes;
 	CUresult res; /* of letting their libraries into the context; then it ends */
-	bool lets_in;
 };
 
-/* A kernel may be of another context than the current one. */
+/* A kernel may be of another context than the current one: it is asked there as well. */
 static void see_kernel(struct walk *w, CUfunction func, CUkernel kernel, CUcontext ctx)
 {
+	CUfunction handle = func ? func : (CUfunction)(void *)kernel;
+	CUcontext at = func ? NULL : ctx;
 	uint32_t bytes;
 
-	if (w->lets_in && func)
-		w->res = first_launch_let_in(func);
-	else if (w->lets_in)
-		w->res = first_launch_let_in_at((CUfunction)(void *)kernel, ctx);
+	w->res = first_launch_let_in_at(handle, at);
 	if (w->res != CUDA_SUCCESS)
 		return;
-	bytes = bytes_of(func, kernel);
+	bytes = bytes_of(handle, at);
 	if (bytes > w->most_bytes)
 		w->most_bytes = bytes;
 }
@@ -66,7 +63,7 @@ static void see(struct walk *w, CUgraph graph)
 
 CUresult graph_local_ask(CUgraph graph, uint32_t *out_thread_bytes)
 {
-	struct walk w = { .lets_in = true };
+	struct walk w = { .res = CUDA_SUCCESS };
 
 	see(&w, graph);
 	*out_thread_bytes = w.most_bytes;
@@ -130,7 +127,7 @@ static CUresult change_begin(struct local_growth *growth, CUgraphExec exec, cons
 #define CHANGE(sym, look, then, ...)                                                       \
 	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                                     \
 	{                                                                                  \
-		struct walk w = { .lets_in = true };                                       \
+		struct walk w = { .res = CUDA_SUCCESS };                                   \
 		struct local_growth growth;                                                \
 		CUresult res;                                                              \
                                                                                            \

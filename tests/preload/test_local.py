@@ -135,7 +135,7 @@ def test_a_change_that_the_driver_refuses(card):
 
 
 @pytest.mark.parametrize("handle", ["kernel", "function"])
-@pytest.mark.parametrize("how", ["launch", "upload"])
+@pytest.mark.parametrize("how", ["launch", "upload", "instantiate"])
 def test_a_graph_in_streams_of_other_contexts(card, how, handle):
     limit = 5 * CONTEXT + area(4096) + 16 * MIB
     program = card.start("local", "streams", how, handle, RATION_MEM=limit).await_word("passed")

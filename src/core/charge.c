@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "core/context.h"
 #include "core/doubt.h"
+#include "core/exec_local.h"
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
@@ -60,6 +61,7 @@ void charge_init(const struct gpu_ops *ops)
 	hole_init();
 	graph_init();
 	function_init();
+	exec_local_init();
 	library_init();
 	module_init();
 	local_init();

@@ -3,11 +3,13 @@
 #include "base/bytes.h"
 #include "base/process.h"
 #include "core/charge.h"
+#include "core/exec_local.h"
 #include "core/function.h"
 #include "core/library.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* All of it: the state's mutex, while it is in the list. */
@@ -25,12 +27,24 @@ struct local_state {
 	/* Zero is an unlocked mutex. Taken before core/charge.h's, function.h's and library.h's. */
 	pthread_mutex_t mutex;
 	struct local_area *first; /* mutex */
+	_Atomic uint64_t epoch;   /* written under mutex */
 };
 PROCESS_STATE(local_state, state);
 
 void local_init(void)
 {
 	process_wipe_on_fork(&state, sizeof(state));
+}
+
+uint64_t local_epoch(void)
+{
+	return atomic_load_explicit(&state.s.epoch, memory_order_acquire);
+}
+
+/* mutex held. What is acquired in local_epoch(). */
+static void turn_epoch(void)
+{
+	atomic_fetch_add_explicit(&state.s.epoch, 1, memory_order_release);
 }
 
 /* What an area takes beyond what a new context has. */
@@ -85,6 +99,7 @@ static struct local_area *open_area(const void *ctx, struct dev dev)
 				     .has_bytes = LOCAL_STACK_BYTES,
 				     .reserve_bytes = LOCAL_STACK_BYTES };
 	state.s.first = area;
+	turn_epoch();
 	tell_functions(area);
 	function_context_came();
 	return area;
@@ -229,12 +244,12 @@ void local_finish(struct local_growth *growth, enum local_end end)
 {
 	struct dev dev = growth->use.dev;
 	bool has_grown = end == LOCAL_GREW;
-	uint64_t bytes;
+	uint64_t bytes, enough;
 	int rc;
 
 	if (!growth->is_growing)
 		return;
-	if (end != LOCAL_PERHAPS) {
+	if (end == LOCAL_FAILED || end == LOCAL_GREW) {
 		/* Before it is over: no look at the card has taken it off yet. */
 		quota_release(dev, QUOTA_CONTEXT, settle(growth, has_grown));
 		charge_over();
@@ -244,12 +259,65 @@ void local_finish(struct local_growth *growth, enum local_end end)
 	charge_over();
 	rc = charge_reconcile(dev, QUOTA_CONTEXT);
 	/* Other things may have come or gone: most of it counts as all. */
+	enough = end == LOCAL_WHOLLY ? growth->bytes : growth->bytes / 2 + 1;
 	has_grown = rc == -ENOTSUP ||
-		    (rc == 0 &&
-		     quota_overhead(dev) >= bytes_sum(growth->before_bytes, growth->bytes / 2 + 1));
+		    (rc == 0 && quota_overhead(dev) >= bytes_sum(growth->before_bytes, enough));
 	bytes = settle(growth, has_grown);
 	if (rc == -ENOTSUP)
 		quota_release(dev, QUOTA_CONTEXT, bytes);
+}
+
+/* The device's overhead with all that is to grow there. */
+static uint64_t with_all(const struct local_growth *growths, unsigned count, struct dev dev)
+{
+	uint64_t before = UINT64_MAX, more = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!growths[i].is_growing || growths[i].use.dev.v != dev.v)
+			continue;
+		if (growths[i].before_bytes < before)
+			before = growths[i].before_bytes;
+		more = bytes_sum(more, growths[i].bytes);
+	}
+	return bytes_sum(before, more);
+}
+
+/* Which of them has grown cannot be told: all have, or none counts as having more than before. */
+static void finish_together(struct local_growth *growths, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (growths[i].is_growing)
+			charge_over();
+	for (unsigned i = 0; i < count; i++) {
+		struct local_growth *g = &growths[i];
+		bool has_grown;
+		uint64_t bytes;
+		int rc;
+
+		if (!g->is_growing)
+			continue;
+		rc = charge_reconcile(g->use.dev, QUOTA_CONTEXT);
+		has_grown = rc == -ENOTSUP ||
+			    (rc == 0 &&
+			     quota_overhead(g->use.dev) >= with_all(growths, count, g->use.dev));
+		bytes = settle(g, has_grown);
+		if (rc == -ENOTSUP)
+			quota_release(g->use.dev, QUOTA_CONTEXT, bytes);
+	}
+}
+
+void local_finish_all(struct local_growth *growths, unsigned count, enum local_end end)
+{
+	unsigned growing = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		growing += growths[i].is_growing;
+	if (growing > 1 && end != LOCAL_FAILED) {
+		finish_together(growths, count);
+		return;
+	}
+	for (unsigned i = 0; i < count; i++)
+		local_finish(&growths[i], end);
 }
 
 void local_shrink(const struct local_use *use)
@@ -262,6 +330,7 @@ void local_shrink(const struct local_use *use)
 		area->has_bytes = use->thread_bytes > LOCAL_STACK_BYTES ? use->thread_bytes :
 									  LOCAL_STACK_BYTES;
 		area->reserve_bytes = area->has_bytes;
+		turn_epoch();
 		tell_functions(area);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -274,8 +343,10 @@ struct local_area *local_take(const void *ctx)
 	pthread_mutex_lock(&state.s.mutex);
 	link = find(ctx);
 	area = *link;
-	if (area)
+	if (area) {
 		*link = area->next;
+		turn_epoch();
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return area;
 }
@@ -287,6 +358,7 @@ uint64_t local_end(struct local_area *area)
 	if (!area)
 		return 0;
 	function_end_context(area->ctx);
+	exec_local_end_context(area->ctx);
 	bytes = cost(area, area->reserve_bytes);
 	pthread_mutex_lock(&state.s.mutex);
 	function_room(area->ctx, 0, least());
@@ -308,6 +380,7 @@ void local_put_back(struct local_area *area)
 		area->reserve_bytes = area->has_bytes;
 		area->next = state.s.first;
 		state.s.first = area;
+		turn_epoch();
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 }

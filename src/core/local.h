@@ -42,7 +42,8 @@ struct local_growth {
 /* What a call did with the area. */
 enum local_end {
 	LOCAL_FAILED,  /* nothing */
-	LOCAL_PERHAPS, /* it has grown if the card says so */
+	LOCAL_PERHAPS, /* it has grown if the card says so, of most of what it lacked */
+	LOCAL_WHOLLY,  /* it has grown if the card says so of all of that: it may need less */
 	LOCAL_GREW,
 };
 
@@ -66,6 +67,15 @@ void local_tell(const void *handle, const void *ctx, uint32_t thread_bytes);
 
 /* After it. */
 void local_finish(struct local_growth *growth, enum local_end end);
+
+/*
+ * As that of some areas, of which a call may have let any grow: they have if the card says so of
+ * all of them, unless it has failed.
+ */
+void local_finish_all(struct local_growth *growths, unsigned count, enum local_end end);
+
+/* Another number each time that an area has come, has lost room or has ended. */
+uint64_t local_epoch(void);
 
 /* The driver took the area back to what a stack of this size takes. */
 void local_shrink(const struct local_use *use);

@@ -212,26 +212,45 @@ static CUresult with_params_ptsz(const struct instantiate *i)
 	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
 }
 
+/* The stream that it is uploaded into at once; NULL: none or the default one. */
+static CUstream upload_stream(const struct instantiate *i)
+{
+	return i->params && (i->params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) ?
+		       i->params->hUploadStream :
+		       NULL;
+}
+
+static CUresult instantiate_needing(const struct instantiate *i, instantiate_fn *call,
+				    const struct exec_local_need *need)
+{
+	struct exec_local *local = exec_local_new();
+	struct graph_local_growth growth;
+	CUresult res;
+
+	if (!local)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = graph_local_reserve(&growth, need, upload_stream(i));
+	if (res == CUDA_SUCCESS) {
+		res = instantiate_counted(i, call);
+		graph_local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
+	}
+	if (res == CUDA_SUCCESS)
+		graph_local_made(*i->out_exec, local, need);
+	else
+		exec_local_free(local);
+	return res;
+}
+
 static CUresult instantiate_local(const struct instantiate *i, instantiate_fn *call)
 {
-	struct local_growth growth;
-	uint32_t thread_bytes = 0;
+	struct exec_local_need need = { .most_bytes = 0 };
 	CUresult res = CUDA_SUCCESS;
 
 	if (i->out_exec)
-		res = graph_local_ask(i->graph, &thread_bytes);
+		res = graph_local_ask(i->graph, &need);
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (thread_bytes == 0)
-		return instantiate_counted(i, call);
-	res = first_launch_reserve(&growth, thread_bytes, NULL);
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = instantiate_counted(i, call);
-	local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
-	if (res == CUDA_SUCCESS)
-		graph_local_raise(*i->out_exec, thread_bytes);
-	return res;
+	return need.most_bytes ? instantiate_needing(i, call, &need) : instantiate_counted(i, call);
 }
 
 static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
@@ -422,21 +441,21 @@ static CUresult launch_counted(const struct pass *how, CUgraphExec exec, CUstrea
 
 static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)
 {
-	struct local_growth growth;
+	struct graph_local_growth growth;
 	CUresult res;
 
 	if (!how.is_upload && object_use_is_wanted())
 		graph_uses_launch(exec);
 	if (__builtin_expect(!function_any(), 1))
 		return launch_counted(&how, exec, stream);
-	res = graph_local_begin(&growth, exec);
+	res = graph_local_begin(&growth, exec, stream);
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = launch_counted(&how, exec, stream);
-	if (res != CUDA_SUCCESS)
-		local_finish(&growth, LOCAL_FAILED);
+	if (how.is_upload)
+		graph_local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
 	else
-		local_finish(&growth, how.is_upload ? LOCAL_PERHAPS : LOCAL_GREW);
+		graph_local_launched(&growth, exec, res);
 	return res;
 }
 

@@ -242,18 +242,42 @@ CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx)
 	return res;
 }
 
-/*
- * A kernel is launched in the context of its stream, whichever is current: of a green context's in
- * the primary one, which alone more than one thread may have. NULL: in the current one.
- */
-static CUcontext place_of(CUfunction function, CUstream stream)
+CUresult first_launch_reserve_at(struct local_growth *growth, uint32_t thread_bytes,
+				 const void *handle, CUcontext ctx)
+{
+	bool has_visited = visit(ctx);
+	CUresult res = first_launch_reserve(growth, thread_bytes, handle);
+
+	leave(has_visited);
+	return res;
+}
+
+bool first_launch_thread_bytes_at(CUfunction handle, CUcontext ctx, uint32_t *out_bytes)
+{
+	bool has_visited = visit(ctx);
+	bool is_known = first_launch_thread_bytes(handle, out_bytes);
+
+	leave(has_visited);
+	return is_known;
+}
+
+CUcontext first_launch_context_of(CUstream stream)
 {
 	CUcontext ctx;
 
-	if (stream_key_is_default(stream) || function_kind(function) != FUNCTION_KERNEL ||
-	    !real.cuStreamGetCtx || real.cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
+	if (stream_key_is_default(stream) || !real.cuStreamGetCtx ||
+	    real.cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
 		return NULL;
 	return (CUcontext)(uintptr_t)green_owner(ctx);
+}
+
+/*
+ * A kernel is launched in the context of its stream, whichever is current. NULL: in the current
+ * one.
+ */
+static CUcontext place_of(CUfunction function, CUstream stream)
+{
+	return function_kind(function) == FUNCTION_KERNEL ? first_launch_context_of(stream) : NULL;
 }
 
 /* In the current context. */

@@ -52,5 +52,18 @@ CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx);
 CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes,
 			      const void *handle);
 
+/* As that in another context; NULL: in the current one. */
+CUresult first_launch_reserve_at(struct local_growth *growth, uint32_t thread_bytes,
+				 const void *handle, CUcontext ctx);
+
+/*
+ * The stream's context: of a green context's the primary one, which alone more than one thread may
+ * have. NULL: the current one.
+ */
+CUcontext first_launch_context_of(CUstream stream);
+
 /* Local memory of a function's or kernel's threads in the current context; false if unknown. */
 bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes);
+
+/* As that in another context, where its library is let in; NULL: in the current one. */
+bool first_launch_thread_bytes_at(CUfunction handle, CUcontext ctx, uint32_t *out_bytes);

@@ -449,6 +449,131 @@ static void let_in(int argc, char **argv)
 	client_pause("refused");
 }
 
+/* less HOW: a graph that needs less than it did lets the area grow by less. */
+static void less(int argc, char **argv)
+{
+	CUfunction medium = (client_start(), function(image, "spin"));
+	CUgraph graph = made(medium);
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUdeviceptr addr;
+	CUresult res;
+
+	CHECK(argc == 1);
+	OK(cuGraphGetNodes(graph, &node, &(size_t){ 1 }));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(bring(argv[0], exec, node, function(small, "empty")));
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+	res = launch(medium);
+	CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("launched");
+}
+
+/* refused-change: what the driver refused to change needs what it did. */
+static void refused_change(int argc, char **argv)
+{
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUfunction medium;
+	CUdeviceptr addr;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	exec = tiny_graph(&node);
+	medium = function(image, "spin");
+	IS(bring("node", exec, node, medium), CUDA_ERROR_INVALID_VALUE);
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+	IS(launch(medium), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("refused");
+}
+
+/* The graph goes into the stream of another context, in the way that `how` names. */
+static CUresult pass(const char *how, CUgraph of, CUgraphExec exec, CUstream stream)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+						 .hUploadStream = stream };
+
+	if (!strcmp(how, "upload"))
+		return cuGraphUpload(exec, stream);
+	if (!strcmp(how, "launch"))
+		return cuGraphLaunch(exec, stream);
+	return cuGraphInstantiateWithParams(&exec, of, &params);
+}
+
+enum { STREAMS = 4 };
+
+/* streams HOW HANDLE: one graph goes into the streams of other contexts than its own. */
+static void streams(int argc, char **argv)
+{
+	CUcontext ctx, popped;
+	CUstream stream[STREAMS];
+	CUgraphExec exec;
+	CUdeviceptr addr;
+	CUgraph of;
+
+	CHECK(argc == 2);
+	client_start();
+	for (int i = 0; i < STREAMS; i++) {
+		OK(cuCtxCreate_v2(&ctx, 0, 0));
+		OK(cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING));
+		OK(cuCtxPopCurrent_v2(&popped));
+	}
+	of = made(!strcmp(argv[1], "kernel") ? kernel("spin") : function(image, "spin"));
+	OK(cuGraphInstantiateWithFlags(&exec, of, 0));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuCtxSynchronize());
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+	for (int i = 0; i < 2 * STREAMS; i++)
+		IS(pass(argv[0], of, exec, stream[i / 2]), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("passed");
+}
+
+/* mixed: of a graph's nodes, the one that needs less is of another context. */
+static void mixed(int argc, char **argv)
+{
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, NULL, NULL);
+	uint64_t ns = 1000;
+	CUcontext there, here;
+	CUgraphExec exec;
+	CUdeviceptr addr;
+	CUgraphNode node;
+	CUgraph graph;
+
+	(void)argc;
+	(void)argv;
+	here = client_start();
+	graph = made(kernel("empty"));
+	OK(cuCtxCreate_v2(&there, 0, 0));
+	params.kern = (CUkernel)(void *)kernel("spin");
+	params.ctx = there;
+	params.kernelParams = (void *[]){ &ns };
+	OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	OK(cuCtxSetCurrent(here));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (int i = 0; i < 2; i++) {
+		OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+		if (i == 0)
+			OK(cuGraphLaunch(exec, NULL));
+		OK(cuCtxSynchronize());
+	}
+	while (cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS)
+		;
+	IS(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("refused");
+	OK(cuCtxDestroy_v2(there));
+	OK(cuGraphLaunch(exec, NULL));
+}
+
 /* A child begins with nothing of it. */
 static void forked(int argc, char **argv)
 {
@@ -472,8 +597,9 @@ static const struct client_case cases[] = {
 	{ "refused", refused },   { "most", most },         { "forms", forms },
 	{ "contexts", contexts }, { "together", together }, { "failed", failed },
 	{ "stack", stack },       { "repeated", repeated }, { "graph", graph },
-	{ "updated", updated },   { "forked", forked },     { "let-in", let_in },
-	{ NULL, NULL },
+	{ "less", less },         { "mixed", mixed },       { "refused-change", refused_change },
+	{ "streams", streams },   { "updated", updated },   { "forked", forked },
+	{ "let-in", let_in },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

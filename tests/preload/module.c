@@ -325,6 +325,70 @@ static void second(int argc, char **argv)
 	free(elf.at);
 }
 
+/* An executable graph is made or changed, in the way that `how` names, to run that kernel there. */
+static CUresult run_there(const char *how, CUkernel kernel, CUcontext there, CUkernel first)
+{
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, first, NULL);
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphExecUpdateResultInfo info;
+	CUgraphNode node, child;
+	CUgraph graph, next, whole;
+	CUgraphExec exec;
+
+	params.ctx = there;
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	OK(cuGraphCreate(&whole, 0));
+	OK(cuGraphAddChildGraphNode(&child, whole, NULL, 0, graph));
+	OK(cuGraphInstantiateWithFlags(&exec, !strcmp(how, "child") ? whole : graph, 0));
+	params.kern = kernel;
+	OK(cuGraphCreate(&next, 0));
+	OK(cuGraphAddKernelNode_v2(&(CUgraphNode){ NULL }, next, NULL, 0, &params));
+	if (!strcmp(how, "made"))
+		return cuGraphInstantiateWithFlags(&exec, next, 0);
+	if (!strcmp(how, "node"))
+		return cuGraphExecKernelNodeSetParams_v2(exec, node, &params);
+	if (!strcmp(how, "child"))
+		return cuGraphExecChildGraphNodeSetParams(exec, child, next);
+	if (!strcmp(how, "update"))
+		return cuGraphExecUpdate_v2(exec, next, &info);
+	any.kernel.kern = kernel;
+	any.kernel.ctx = there;
+	any.kernel.gridDimX = any.kernel.gridDimY = any.kernel.gridDimZ = 1;
+	any.kernel.blockDimX = any.kernel.blockDimY = any.kernel.blockDimZ = 1;
+	return cuGraphExecNodeSetParams(exec, node, &any);
+}
+
+/* elsewhere HOW: a graph's kernel that names another context comes to no other than that one. */
+static void elsewhere(int argc, char **argv)
+{
+	struct image_build elf = elf_of(0, 3 * MIB);
+	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, NULL, NULL);
+	CUkernel kernels[LAZY_MODULES];
+	CUcontext there, popped;
+	CUlibrary library;
+	CUgraph graph;
+
+	CHECK(argc == 1);
+	client_start();
+	OK(cuCtxCreate_v2(&there, 0, 0));
+	OK(cuCtxPopCurrent_v2(&popped));
+	OK(cuGraphCreate(&graph, 0));
+	for (int i = 0; i < LAZY_MODULES; i++) {
+		OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel(&kernels[i], library, "empty"));
+		params.kern = kernels[i];
+		params.ctx = there;
+		OK(cuGraphAddKernelNode_v2(&(CUgraphNode){ NULL }, graph, NULL, 0, &params));
+	}
+	for (CUdeviceptr addr; cuMemAlloc_v2(&addr, BLOCK_BYTES) == CUDA_SUCCESS;)
+		;
+	for (int i = 1; i < LAZY_MODULES; i++)
+		OK(run_there(argv[0], kernels[i], there, kernels[0]));
+	client_pause("run");
+	free(elf.at);
+}
+
 enum { CROWD = 4, CROWD_ROUNDS = 60, CROWD_LIBRARIES = 3 };
 
 static CUlibrary shared[CROWD_LIBRARIES];
@@ -456,14 +520,9 @@ static void kept(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "load", load },
-		{ "lazy", lazy },
-		{ "lazy-large", lazy_large },
-		{ "second", second },
-		{ "crowd", crowd },
-		{ "exact", exact },
-		{ "kept", kept },
-		{ 0 },
+		{ "load", load },     { "lazy", lazy },           { "lazy-large", lazy_large },
+		{ "second", second }, { "elsewhere", elsewhere }, { "crowd", crowd },
+		{ "exact", exact },   { "kept", kept },           { 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -116,6 +116,42 @@ def test_a_kernel_whose_library_comes_with_it(card, way):
     assert card.most() <= LIMIT
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_changed_graph_that_needs_less(card, way):
+    """It has not let the area grow by what it needed once."""
+    limit = CONTEXT + area(4096) + 17 * MIB
+    program = card.start("local", "less", way, RATION_MEM=limit).await_word("launched")
+    assert same(card) <= limit
+    program.go().end()
+    assert card.most() <= limit
+
+
+def test_a_change_that_the_driver_refuses(card):
+    program = card.start("local", "refused-change", RATION_MEM=LIMIT,
+                         RATION_SIM_FAULT="cuGraphExecKernelNodeSetParams_v2:1=1").await_word("refused")
+    assert same(card) <= LIMIT
+    program.go().end()
+    assert card.most() <= LIMIT
+
+
+@pytest.mark.parametrize("handle", ["kernel", "function"])
+@pytest.mark.parametrize("how", ["launch", "upload", "instantiate"])
+def test_a_graph_in_streams_of_other_contexts(card, how, handle):
+    limit = 5 * CONTEXT + area(4096) + 16 * MIB
+    program = card.start("local", "streams", how, handle, RATION_MEM=limit).await_word("passed")
+    assert same(card) <= limit
+    program.go().end()
+    assert card.most() <= limit
+
+
+def test_a_graph_of_two_contexts(card):
+    limit = 2 * CONTEXT + area(8192) + area(4096) + 32 * MIB
+    program = card.start("local", "mixed", RATION_MEM=limit).await_word("refused")
+    assert same(card) <= limit
+    program.go().end()
+    assert card.most() <= limit
+
+
 def test_a_fork_child(card):
     program = card.start("local", "forked", RATION_MEM=LIMIT).await_word("launched")
     assert same(card) > CONTEXT + area(4096)

@@ -70,6 +70,18 @@ def test_a_kernel_in_another_context(place, how, device, loading, share):
     assert place.most() <= limit
 
 
+@pytest.mark.parametrize("movable", ["true", "false"])
+@pytest.mark.parametrize("how", ["made", "node", "any", "update", "child"])
+def test_a_graph_of_another_context(place, how, movable):
+    """Its kernels' libraries come to that context alone."""
+    limit = 2 * CONTEXT + 100 * MIB
+    program = place.start("module", "elsewhere", how, RATION_MEM=limit, RATION_MOVABLE=movable,
+                          CUDA_MODULE_LOADING="LAZY").await_word("run")
+    assert place.truth(0) == {program.pid: place.charged(0)}
+    program.go().end()
+    assert place.most() <= limit
+
+
 @pytest.mark.parametrize("driver", ["sim", "preload/slow"])
 def test_threads_with_contexts_of_their_own(place, driver):
     place.settings["LD_LIBRARY_PATH"] = f"{BUILD / driver}:{BUILD / 'sim'}"

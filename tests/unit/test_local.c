@@ -270,6 +270,66 @@ static void unknown_threads(void)
 	CHECK(function_is_settled(&function));
 }
 
+/* Of a call that may have let either grow, the card says whether both have. */
+static void two_by_one_call(void)
+{
+	struct local_growth both[2];
+
+	for (int grown = 0; grown < 3; grown++) {
+		start();
+		local_open(&other_ctx, dev0);
+		CHECK_EQ(reserve(&both[0], &ctx, 4096, NULL), 0);
+		CHECK_EQ(reserve(&both[1], &other_ctx, 4096, NULL), 0);
+		CHECK_EQ(held(), CONTEXT_BYTES + 2 * AREA(4096));
+		card.bytes += (uint64_t)grown * AREA(4096);
+		local_finish_all(both, 2, LOCAL_GREW);
+		CHECK_EQ(held(), CONTEXT_BYTES + (uint64_t)grown * AREA(4096));
+		CHECK_EQ(reserve(&both[0], &ctx, 4096, NULL), 0);
+		CHECK_EQ(reserve(&both[1], &other_ctx, 4096, NULL), 0);
+		CHECK_EQ(both[0].is_growing, grown < 2);
+		CHECK_EQ(both[1].is_growing, grown < 2);
+		local_finish_all(both, 2, LOCAL_FAILED);
+		CHECK_EQ(held(), CONTEXT_BYTES + (uint64_t)grown * AREA(4096));
+	}
+}
+
+/* One that may need less has grown only if all of it is there. */
+static void wholly(void)
+{
+	struct local_growth g;
+
+	start();
+	CHECK_EQ(reserve(&g, &ctx, 4096, NULL), 0);
+	card.bytes += AREA(4096) - TRACK_BLOCK_BYTES;
+	local_finish(&g, LOCAL_WHOLLY);
+	CHECK_EQ(reserve(&g, &ctx, 4096, NULL), 0);
+	CHECK(g.is_growing);
+	card.bytes += AREA(4096);
+	local_finish(&g, LOCAL_WHOLLY);
+	CHECK_EQ(reserve(&g, &ctx, 4096, NULL), 0);
+	CHECK(!g.is_growing);
+}
+
+static void an_epoch_turns_when_room_is_lost(void)
+{
+	struct local_use use = { .ctx = &ctx, .dev = dev0, .thread_bytes = 1024 };
+	uint64_t epoch;
+
+	start();
+	launch(&ctx, 4096, AREA(4096));
+	epoch = local_epoch();
+	launch(&ctx, 8192, AREA(8192) - AREA(4096));
+	CHECK_EQ(local_epoch(), epoch);
+	local_shrink(&use);
+	CHECK(local_epoch() != epoch);
+	epoch = local_epoch();
+	local_open(&other_ctx, dev0);
+	CHECK(local_epoch() != epoch);
+	epoch = local_epoch();
+	local_end(local_take(&other_ctx));
+	CHECK(local_epoch() != epoch);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +343,9 @@ int main(void)
 		fresh_test(a_smaller_stack),
 		fresh_test(a_card_that_cannot_say),
 		fresh_test(unknown_threads),
+		fresh_test(two_by_one_call),
+		fresh_test(wholly),
+		fresh_test(an_epoch_turns_when_room_is_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,9 +147,10 @@ static uint64_t bytes_of(CUlibrary library, const void *ctx, enum library_part p
 		need = overhead_library_need(&loading);
 		library_note(library, need);
 	}
-	if (!library_is_in(library, ctx, LIBRARY_DATA))
+	if (!library_is_there(library, ctx, LIBRARY_DATA))
 		bytes = need.bytes;
-	if (part == LIBRARY_CODE && !loading_is_eager())
+	if (part == LIBRARY_CODE && !loading_is_eager() &&
+	    !library_is_there(library, ctx, LIBRARY_CODE))
 		bytes = bytes_sum(bytes, bytes_round_up(need.code_bytes ? need.code_bytes : 1,
 							TRACK_BLOCK_BYTES));
 	return bytes;
@@ -177,7 +178,14 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 		overhead_cancel(o);
 		return res;
 	}
-	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
-		library_enter(library, ctx, o->dev, loading_is_eager() ? LIBRARY_CODE : part);
-	return overhead_finish_lasting(o);
+	res = overhead_finish_lasting(o);
+	if (loading_is_eager())
+		part = LIBRARY_CODE;
+	if (!o->counts || !library || !gpu_cuda_current(&ord, &ctx))
+		return res;
+	if (res == CUDA_SUCCESS)
+		library_enter(library, ctx, o->dev, part);
+	else
+		library_refuse(library, ctx, o->dev, part);
+	return res;
 }

@@ -246,6 +246,50 @@ static void lazy_large(int argc, char **argv)
 	client_pause("used");
 }
 
+/* A library that says nothing of what it takes when that is asked: the program broke its image. */
+static CUlibrary make_unread(uint64_t variable_bytes, uint64_t code_bytes)
+{
+	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
+	struct image_build elf = elf_of(variable_bytes, code_bytes);
+	void *yes = (void *)1;
+	CUlibrary library;
+
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, &preserved, &yes, 1));
+	memset(elf.at, 0, elf.bytes);
+	return library;
+}
+
+/*
+ * unread HOW: what took more than was known and passed the limit is refused each time, until there
+ * is room for it.
+ */
+static void unread(int argc, char **argv)
+{
+	bool has_code = argc == 1 && strcmp(argv[0], "variables") != 0;
+	struct lazy lazy = { 0 };
+	CUdeviceptr addr;
+
+	CHECK(argc == 1);
+	client_start();
+	lazy.its = make_unread(has_code ? 0 : 40 * MIB, has_code ? 40 * MIB : 0);
+	if (has_code)
+		OK(cuLibraryGetModule(&lazy.module, lazy.its));
+	OK(cuMemAlloc_v2(&addr, 80 * MIB));
+	for (int i = 0; i < 3; i++) {
+		IS(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 120 * MIB);
+	}
+	OK(cuMemFree_v2(addr));
+	OK(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 40 * MIB);
+	OK(cuMemAlloc_v2(&addr, 56 * MIB));
+	OK(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its));
+	OK(cuLibraryUnload(lazy.its));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 56 * MIB);
+	client_pause("used");
+}
+
 /* The first use of a kernel in the context `there`, in the way that `how` names. */
 static CUresult use_there(const char *how, CUkernel kernel, CUcontext there, CUstream stream)
 {
@@ -456,14 +500,9 @@ static void kept(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "load", load },
-		{ "lazy", lazy },
-		{ "lazy-large", lazy_large },
-		{ "second", second },
-		{ "crowd", crowd },
-		{ "exact", exact },
-		{ "kept", kept },
-		{ 0 },
+		{ "load", load },     { "lazy", lazy },     { "lazy-large", lazy_large },
+		{ "unread", unread }, { "second", second }, { "crowd", crowd },
+		{ "exact", exact },   { "kept", kept },     { 0 },
 	};
 
 	return client_main(argc, argv, cases);

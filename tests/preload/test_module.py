@@ -53,6 +53,13 @@ def test_large_code(place, how):
     assert place.most() <= limit
 
 
+@pytest.mark.parametrize("how", ["variables"] + WAYS + ["library-kernel", "library-launch"])
+def test_what_took_more_than_was_known(place, how):
+    program = place.start("module", "unread", how, RATION_MEM=CONTEXT + 100 * MIB, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+    program.go().end()
+
+
 @pytest.mark.some
 @pytest.mark.parametrize("share", [None, "95"])
 @pytest.mark.parametrize("loading", ["LAZY", "EAGER"])

@@ -54,16 +54,16 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 				     loading.later_bytes);                             \
 	}
 
-LOAD_MODULE(cuModuleLoad, loading_read_file(path), (CUmodule * out_module, const char *path),
-	    (out_module, path))
-LOAD_MODULE(cuModuleLoadData, loading_read(image), (CUmodule * out_module, const void *image),
-	    (out_module, image))
-LOAD_MODULE(cuModuleLoadDataEx, loading_read(image),
+LOAD_MODULE(cuModuleLoad, loading_read_file(path, LOADING_HERE),
+	    (CUmodule * out_module, const char *path), (out_module, path))
+LOAD_MODULE(cuModuleLoadData, loading_read(image, LOADING_HERE),
+	    (CUmodule * out_module, const void *image), (out_module, image))
+LOAD_MODULE(cuModuleLoadDataEx, loading_read(image, LOADING_HERE),
 	    (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
 	     void **values),
 	    (out_module, image, count, options, values))
-LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image), (CUmodule * out_module, const void *image),
-	    (out_module, image))
+LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image, LOADING_HERE),
+	    (CUmodule * out_module, const void *image), (out_module, image))
 
 /*
  * After a load of a library: eager drivers may have taken its memory now, else it comes with the
@@ -83,23 +83,24 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 	return overhead_refuse(o);
 }
 
-/* The program leaves the image where it is. */
-static bool is_preserved(const CUlibraryOption *options, unsigned count)
+/* The program leaves the image where it is, by the option's value. */
+static bool is_preserved(const CUlibraryOption *options, void *const *values, unsigned count)
 {
-	for (unsigned i = 0; options && i < count; i++)
-		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+	for (unsigned i = 0; options && values && i < count; i++)
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && values[i])
 			return true;
 	return false;
 }
 
 /* An image that may go is looked at now; else it is when the library comes to a context. */
-static struct library_need need_of(const void *code, const CUlibraryOption *options, unsigned count)
+static struct library_need need_of(const void *code, const CUlibraryOption *options,
+				   void *const *values, unsigned count)
 {
 	struct loading loading;
 
-	if (is_preserved(options, count) && !loading_is_eager())
+	if (is_preserved(options, values, count) && !loading_is_eager())
 		return (struct library_need){ .image = code };
-	loading = loading_read(code);
+	loading = loading_read(code, LOADING_ANYWHERE);
 	return overhead_library_need(&loading);
 }
 
@@ -115,7 +116,7 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		need = need_of(code, options, count);
+		need = need_of(code, options, values, count);
 	if (loading_is_eager())
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
@@ -139,7 +140,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		loading = loading_read_file(path);
+		loading = loading_read_file(path, LOADING_ANYWHERE);
 	need = overhead_library_need(&loading);
 	if (loading_is_eager())
 		res = overhead_reserve(&o, need.bytes);

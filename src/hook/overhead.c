@@ -34,6 +34,9 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 	if (!o->counts || !quota_counts_contexts())
 		return CUDA_SUCCESS;
+	/* What nobody knows is refused by a limit only. */
+	if (bytes == UINT64_MAX && !quota_limit(o->dev))
+		bytes = 0;
 	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
 	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	if (rc == -EDQUOT) {
@@ -142,7 +145,7 @@ static uint64_t bytes_of(CUlibrary library, const void *ctx, enum library_part p
 	uint64_t bytes = 0;
 
 	if (need.image) {
-		struct loading loading = loading_read(need.image);
+		struct loading loading = loading_read(need.image, LOADING_ANYWHERE);
 
 		need = overhead_library_need(&loading);
 		library_note(library, need);

@@ -45,7 +45,7 @@ static const char *write_file(const struct image_build *b)
 static CUresult bring_library(const char *how, const struct image_build *b)
 {
 	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
-	void *yes = (void *)1;
+	void *yes = (void *)1, *no = NULL;
 	CUlibrary library;
 	CUmodule module;
 	CUresult res;
@@ -54,8 +54,12 @@ static CUresult bring_library(const char *how, const struct image_build *b)
 		res = cuLibraryLoadFromFile(&library, write_file(b), NULL, NULL, 0, NULL, NULL, 0);
 	else if (strstr(how, "library-preserved"))
 		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, &preserved, &yes, 1);
+	else if (strstr(how, "library-copied"))
+		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, &preserved, &no, 1);
 	else
 		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, NULL, NULL, 0);
+	if (strstr(how, "library-copied"))
+		memset(b->at, 0, b->bytes);
 	return res == CUDA_SUCCESS ? cuLibraryGetModule(&module, library) : res;
 }
 
@@ -290,6 +294,42 @@ static void unread(int argc, char **argv)
 	client_pause("used");
 }
 
+/* elsewhere: what was loaded beside another device's context takes more here. */
+static void elsewhere(int argc, char **argv)
+{
+	struct image_build small = elf_of(4, 100), large = elf_of(300 * MIB, 100);
+	struct image_build b = image_build_fatbin();
+	CUcontext here, there;
+	CUlibrary library;
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	image_build_member(&b, IMAGE_ELF, 80, &small, 0, 0);
+	image_build_member(&b, IMAGE_ELF, 90, &large, 0, 0);
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&here, 0, 0));
+	OK(cuCtxCreate_v2(&there, 0, 1));
+	OK(cuLibraryLoadData(&library, b.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuCtxSetCurrent(here));
+	for (int i = 0; i < 2; i++)
+		IS(cuLibraryGetModule(&module, library), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	client_pause("refused");
+}
+
+/* unknown ANSWER: what takes nobody knows how much is refused by a limit only. */
+static void unknown(int argc, char **argv)
+{
+	CUmodule module;
+
+	CHECK(argc == 1);
+	client_start();
+	IS(cuModuleLoadData(&module, ".version 6.0\n.target sm_50\n.global .f16x2 x[4];\n"),
+	   (CUresult)atoi(argv[0]));
+	client_pause("loaded");
+}
+
 /* The first use of a kernel in the context `there`, in the way that `how` names. */
 static CUresult use_there(const char *how, CUkernel kernel, CUcontext there, CUstream stream)
 {
@@ -500,9 +540,17 @@ static void kept(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "load", load },     { "lazy", lazy },     { "lazy-large", lazy_large },
-		{ "unread", unread }, { "second", second }, { "crowd", crowd },
-		{ "exact", exact },   { "kept", kept },     { 0 },
+		{ "load", load },
+		{ "lazy", lazy },
+		{ "lazy-large", lazy_large },
+		{ "unread", unread },
+		{ "elsewhere", elsewhere },
+		{ "unknown", unknown },
+		{ "second", second },
+		{ "crowd", crowd },
+		{ "exact", exact },
+		{ "kept", kept },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

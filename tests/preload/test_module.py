@@ -6,7 +6,7 @@ import pytest
 from conftest import BUILD, CONTEXT, MIB
 
 FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
-CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
+CALLS = ["", "-file", "-library", "-library-preserved", "-library-copied", "-library-file"]
 
 
 @pytest.mark.some
@@ -51,6 +51,19 @@ def test_large_code(place, how):
                           CUDA_MODULE_LOADING="LAZY").await_word("used")
     program.go().end()
     assert place.most() <= limit
+
+
+def test_a_library_that_another_device_needs_less_of(place):
+    place.sim.update(count="2", cc="9.0/8.0")
+    program = place.start("module", "elsewhere", RATION_MEM=CONTEXT + 100 * MIB, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("refused")
+    program.go().end()
+    assert place.most() <= CONTEXT + 100 * MIB
+
+
+@pytest.mark.parametrize("limit,answer", [(CONTEXT + 100 * MIB, 2), (None, 0)])
+def test_what_takes_nobody_knows_how_much(place, limit, answer):
+    place.start("module", "unknown", answer, RATION_MEM=limit).await_word("loaded").go().end()
 
 
 @pytest.mark.parametrize("how", ["variables"] + WAYS + ["library-kernel", "library-launch"])

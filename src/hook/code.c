@@ -81,6 +81,7 @@ CUresult code_finish(struct code *c, CUresult res)
 		return res;
 	}
 	res = overhead_finish_lasting(o);
+	overhead_keep(o, c->facts.owner ? c->facts.owner : c->module, c->facts.ctx);
 	if (res != CUDA_SUCCESS) {
 		module_refuse(c->module);
 		if (c->facts.owner)

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "core/small.h"
 #include "core/still.h"
+#include "core/untold.h"
 #include "drv/gpu_cuda.h"
 #include "hook/loading.h"
 
@@ -13,7 +14,7 @@ static void begin(struct overhead *o, enum enter what)
 	o->counts = what == ENTER_CHARGE;
 	o->is_refused = what == ENTER_REFUSE;
 	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
-	o->reserved_bytes = 0;
+	o->reserved_bytes = o->untold_bytes = 0;
 }
 
 void overhead_begin(struct overhead *o)
@@ -52,20 +53,19 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 /*
  * The call is over, and the card was looked at since: that took off what was reserved, but where it
- * cannot be asked. Where others were in its way, the reservation stays until the next look: then
- * false.
+ * cannot be asked: there it stays, untold. Where others were in its way, the reservation stays
+ * until the next look: then false.
  */
 static bool end_reserved(struct overhead *o)
 {
-	uint64_t back_bytes = 0;
 	int rc;
 
 	if (!o->reserved_bytes)
 		return false;
 	rc = charge_reconcile(o->dev, QUOTA_MODULE);
 	if (rc == -ENOTSUP)
-		back_bytes = o->reserved_bytes;
-	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, back_bytes);
+		o->untold_bytes = o->reserved_bytes;
+	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, 0);
 	o->reserved_bytes = 0;
 	return rc != -EAGAIN;
 }
@@ -75,6 +75,29 @@ void overhead_cancel(struct overhead *o)
 	if (o->reserved_bytes)
 		charge_over();
 	end_reserved(o);
+	overhead_drop(o);
+}
+
+void overhead_drop(struct overhead *o)
+{
+	quota_release(o->dev, QUOTA_MODULE, o->untold_bytes);
+	o->untold_bytes = 0;
+}
+
+void overhead_keep(struct overhead *o, const void *owner, const void *ctx)
+{
+	untold_add(owner, ctx, o->dev, o->untold_bytes);
+	o->untold_bytes = 0;
+}
+
+void overhead_give_back(const uint64_t bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+
+		if (bytes[d] && charge_reconcile(dev, QUOTA_MODULE) == -ENOTSUP)
+			quota_release(dev, QUOTA_MODULE, bytes[d]);
+	}
 }
 
 int overhead_finish(struct overhead *o)
@@ -111,6 +134,7 @@ CUresult overhead_refuse(struct overhead *o)
 {
 	uint64_t taken = quota_overhead(o->dev) + o->doubt_bytes - o->before_bytes;
 
+	overhead_drop(o);
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	return enter_refused(-EDQUOT, o->dev, taken);
 }
@@ -184,7 +208,10 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 	res = overhead_finish_lasting(o);
 	if (loading_is_eager())
 		part = LIBRARY_CODE;
-	if (!o->counts || !library || !gpu_cuda_current(&ord, &ctx))
+	if (!o->counts || !gpu_cuda_current(&ord, &ctx))
+		return res;
+	overhead_keep(o, library, ctx);
+	if (!library)
 		return res;
 	if (res == CUDA_SUCCESS)
 		library_enter(library, ctx, o->dev, part);

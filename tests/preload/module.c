@@ -537,6 +537,78 @@ static void kept(int argc, char **argv)
 	free(elf.at);
 }
 
+/* untold: where the card cannot be asked, what was loaded is charged until it is gone. */
+static void untold(int argc, char **argv)
+{
+	struct image_build elf = elf_of(40 * MIB, 100);
+	CUmodule module, second;
+	CUfunction function;
+	CUlibrary library;
+	CUcontext ctx;
+	uint64_t start;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	start = client_charged(0);
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuModuleGetFunction(&function, module, "empty"));
+	SAME(client_charged(0), start + 42 * MIB);
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetModule(&second, library));
+	SAME(client_charged(0), start + 82 * MIB);
+	IS(cuModuleLoadData(&second, elf.at), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuModuleLoadData(&second, ""), CUDA_ERROR_INVALID_IMAGE);
+	SAME(client_charged(0), start + 82 * MIB);
+	OK(cuModuleUnload(module));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), start + 80 * MIB);
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuLibraryUnload(library));
+	SAME(client_charged(0), start);
+	client_pause("over");
+	free(elf.at);
+}
+
+/* filler: leaves room for no more than another's context, then for more. */
+static void filler(int argc, char **argv)
+{
+	CUdeviceptr large, rest;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&large, 60 * MIB));
+	OK(cuMemAlloc_v2(&rest, client_limit(0) - client_charged(0) - CLIENT_CONTEXT_BYTES));
+	client_pause("full");
+	OK(cuMemFree_v2(large));
+	client_pause("freed");
+}
+
+/* late: begins where nothing is left, and loads what it can when something is. */
+static void late(int argc, char **argv)
+{
+	struct image_build elf = elf_of(30 * MIB, 100);
+	CUmodule module;
+	CUcontext ctx;
+	int in = 0;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	client_pause("there");
+	for (int i = 0; i < 8; i++)
+		in += cuModuleLoadData(&module, elf.at) == CUDA_SUCCESS;
+	CHECK(in >= 1 && in <= 2);
+	client_pause("loaded");
+	free(elf.at);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
@@ -550,6 +622,9 @@ int main(int argc, char **argv)
 		{ "crowd", crowd },
 		{ "exact", exact },
 		{ "kept", kept },
+		{ "untold", untold },
+		{ "filler", filler },
+		{ "late", late },
 		{ 0 },
 	};
 

@@ -114,3 +114,23 @@ def test_what_is_kept_back_ends(place):
     program = place.start("module", "kept", RATION_MEM=CONTEXT + 100 * MIB,
                           CUDA_MODULE_LOADING="LAZY").await_word("kept")
     program.go().end()
+
+
+def test_what_no_look_can_tell_stays_charged(place):
+    """Where NVML lists no bytes what was reserved is the charge, until it is unloaded."""
+    place.sim["pids"] = "bare"
+    place.start("module", "untold", RATION_MEM=100 * MIB, RATION_MOVABLE="false",
+                CUDA_MODULE_LOADING="LAZY").await_word("over").go().end()
+
+
+def test_who_has_no_room_to_find_his_row(place):
+    """What he loads counts all the same, before the row is found and after it."""
+    place.sim["pids"] = "host"
+    settings = {"RATION_MEM": 2 * CONTEXT + 80 * MIB, "RATION_MOVABLE": "false", "CUDA_MODULE_LOADING": "LAZY"}
+    filler = place.start("module", "filler", **settings).await_word("full")
+    late = place.start("module", "late", **settings).await_word("there")
+    filler.go().await_word("freed")
+    late.go().await_word("loaded")
+    assert place.most() <= settings["RATION_MEM"]
+    filler.go().end()
+    late.go().end()

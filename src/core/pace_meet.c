@@ -5,7 +5,7 @@
 
 /* A linked process that has not asked for so long is not waited for. */
 #define LINKED_NS (10 * NSEC_PER_SEC)
-/* Where neither of two devices has more that is late nobody waits for anybody: jobs of their own. */
+/* Where neither of two devices has more that is late nobody waits for anybody: separate jobs. */
 #define WAITED_NS (5 * NSEC_PER_MSEC)
 
 static int64_t at_most(int64_t a, int64_t b)
@@ -19,8 +19,8 @@ static int64_t at_least(int64_t a, int64_t b)
 }
 
 /*
- * Of the tenant's other devices on which linked processes wait or are waited for: what is in the bucket that
- * has least, INT64_MAX when there is none; and until when one is in debt, 0: none is.
+ * Of the tenant's other devices on which linked processes wait or are waited for: what is in the
+ * bucket that has least, INT64_MAX when there is none; and until when one is in debt, 0: none is.
  */
 static int64_t least_of_others_ns(struct pace *pace, int64_t now_ns, int64_t *out_until_ns)
 {

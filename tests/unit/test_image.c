@@ -191,12 +191,20 @@ static void a_fat_binary(void)
 /* The one that fits stands behind many. */
 static void a_fat_binary_of_many(void)
 {
-	struct image_build b = image_build_fatbin();
+	struct image_build b = image_build_fatbin(), one = image_build_fatbin();
+	struct image_build bytes = { (unsigned char *)(uintptr_t) "12345678", 8 };
+	enum { MANY = 5000, ONE_BYTES = 64 + 8 };
+	unsigned char *all = malloc((size_t)MANY * ONE_BYTES);
 
-	for (int i = 0; i < 5000; i++)
-		add_elf(&b, 70, 1, 0);
+	image_build_member(&one, IMAGE_ELF, 70, &bytes, 0, 0);
+	CHECK(all && one.bytes == 16 + ONE_BYTES);
+	for (size_t i = 0; i < MANY; i++)
+		memcpy(all + i * ONE_BYTES, one.at + 16, ONE_BYTES);
+	image_build_add(&b, all, (size_t)MANY * ONE_BYTES);
 	add_elf(&b, 90, 10 * MIB, 0);
 	CHECK_EQ(image_read(b.at, 90).variable_bytes, 10 * MIB);
+	free(all);
+	free(one.at);
 	free(b.at);
 }
 

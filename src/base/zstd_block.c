@@ -252,6 +252,7 @@ static bool run(struct zstd_block *z, const struct sequence *s, size_t *inout_li
 		struct zstd_output *out)
 {
 	size_t room = out->room_bytes - out->bytes;
+	const uint8_t *from;
 	uint8_t *to;
 
 	if (s->literals > z->literals - *inout_literal || s->literals > room ||
@@ -264,8 +265,9 @@ static bool run(struct zstd_block *z, const struct sequence *s, size_t *inout_li
 	if (s->offset == 0 || s->offset > out->bytes - z->frame_at)
 		return false;
 	to += s->literals;
+	from = to - s->offset;
 	for (size_t i = 0; i < s->match; i++)
-		to[i] = to[i - s->offset];
+		to[i] = from[i];
 	out->bytes += s->match;
 	return true;
 }

@@ -19,6 +19,7 @@
 #include "core/small.h"
 #include "core/still.h"
 #include "core/suspect.h"
+#include "core/untold.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -67,6 +68,7 @@ void charge_init(const struct gpu_ops *ops)
 	local_init();
 	green_init();
 	small_init();
+	untold_init();
 }
 
 void charge_begin(void)

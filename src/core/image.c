@@ -32,11 +32,19 @@ struct image_bytes image_read(const void *image, unsigned arch)
 	return bytes;
 }
 
-struct image_bytes image_read_file(const char *path, unsigned arch)
+/* What can be read once only is the driver's, and no other is opened. */
+static bool is_stream(const char *path)
+{
+	struct stat st;
+
+	return sys_stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static struct image_bytes read_regular(const char *path, unsigned arch)
 {
 	struct image_bytes bytes = { 0 };
 	int held = sys_cancel_hold();
-	int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st = { 0 };
 	void *map;
 
@@ -53,4 +61,12 @@ struct image_bytes image_read_file(const char *path, unsigned arch)
 		close(fd);
 	sys_cancel_release(held);
 	return bytes;
+}
+
+struct image_bytes image_read_file(const char *path, unsigned arch)
+{
+	if (!path)
+		return (struct image_bytes){ 0 };
+	return is_stream(path) ? (struct image_bytes){ .variable_bytes = UINT64_MAX } :
+				 read_regular(path, arch);
 }

@@ -15,9 +15,10 @@ struct image_bytes {
 
 /*
  * Of an image in memory, on a device of compute capability `arch` (major * 10 + minor; 0: not
- * known). Zeros where it says nothing, or it is NULL.
+ * known). Zeros where it says nothing, or it is NULL; UINT64_MAX where it takes something that is
+ * not understood.
  */
 struct image_bytes image_read(const void *image, unsigned arch);
 
-/* As that of a file. */
+/* As that of a file. What is neither a file nor a directory may take anything. */
 struct image_bytes image_read_file(const char *path, unsigned arch);

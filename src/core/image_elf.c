@@ -22,17 +22,22 @@ static void add(struct image_bytes *sum, const char *name, uint64_t bytes)
 		sum->code_bytes = bytes_sum(sum->code_bytes, bytes);
 }
 
-/* The beginning of a name in a table of names; names are as long as they like. */
+/*
+ * The beginning of a name in a table of names; names are as long as they like. However long the
+ * table says it is: nobody needs to look. False where there is none.
+ */
 static bool read_name(const struct image_source *s, const Elf64_Shdr *names, uint32_t at,
 		      char out[NAME_BYTES])
 {
-	uint64_t left;
+	uint64_t from = bytes_sum(names->sh_offset, at);
 
-	if (at >= names->sh_size)
-		return false;
-	left = bytes_least(names->sh_size - at, NAME_BYTES - 1);
 	memset(out, 0, NAME_BYTES);
-	return image_source_copy(s, bytes_sum(names->sh_offset, at), out, (size_t)left);
+	if (image_source_copy(s, from, out, NAME_BYTES - 1))
+		return true;
+	for (unsigned i = 0; i < NAME_BYTES - 1; i++)
+		if (!image_source_copy(s, bytes_sum(from, i), &out[i], 1) || !out[i])
+			return i > 0;
+	return true;
 }
 
 static bool read_section(const struct image_source *s, const Elf64_Ehdr *h, unsigned i,
@@ -73,7 +78,9 @@ bool image_elf_read(const struct image_source *s, struct image_bytes *out)
 	for (unsigned i = 0; i < count; i++) {
 		if (!read_section(s, &h, i, &section))
 			return false;
-		if (section.sh_name && read_name(s, &names, section.sh_name, name))
+		if (section.sh_name && !read_name(s, &names, section.sh_name, name))
+			strcpy(name, ".nv.global");
+		if (section.sh_name)
 			add(&sum, name, section.sh_size);
 	}
 	*out = sum;

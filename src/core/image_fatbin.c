@@ -12,7 +12,7 @@
 #define FATBIN_MAGIC UINT32_C(0xba55ed50)
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
 
-enum { KIND_TEXT = 1, KIND_ELF = 2, MEMBERS_MOST = 4096, MEMBER_LEAST_BYTES = 16 };
+enum { KIND_TEXT = 1, KIND_ELF = 2, MEMBER_LEAST_BYTES = 16 };
 /* Four bytes of zstd can be a run of 128 KiB. */
 enum { RATIO_MOST = 32 << 10 };
 
@@ -191,7 +191,7 @@ static bool read_members(const struct image_source *s, unsigned arch, bool is_fi
 	bool has_any = false;
 	struct member m;
 
-	for (int i = 0; i < MEMBERS_MOST && next(s, &at, &m, &payload_at); i++) {
+	while (next(s, &at, &m, &payload_at)) {
 		struct image_bytes bytes;
 
 		if (is_fitting ? !fits(&m, arch) : m.kind == KIND_ELF)
@@ -207,6 +207,7 @@ bool image_fatbin_read(const struct image_source *s, unsigned arch, struct image
 {
 	struct image_source all = *s, members;
 	struct wrapper wrapper;
+	bool has_fitting;
 	struct header h;
 
 	if (image_source_copy(s, 0, &wrapper, sizeof(wrapper)) && wrapper.magic == WRAPPER_MAGIC)
@@ -215,5 +216,9 @@ bool image_fatbin_read(const struct image_source *s, unsigned arch, struct image
 	    h.header_bytes < sizeof(h))
 		return false;
 	members = image_source_part(&all, h.header_bytes, h.bytes);
-	return read_members(&members, arch, true, out) || read_members(&members, arch, false, out);
+	has_fitting = read_members(&members, arch, true, out);
+	/* Nobody knows that one will fit, where the architecture is not known. */
+	if (has_fitting && arch)
+		return true;
+	return read_members(&members, arch, false, out) || has_fitting;
 }

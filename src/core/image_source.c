@@ -50,7 +50,7 @@ static bool begins_as_text(const struct image_source *s)
 {
 	char first;
 
-	return image_source_copy(s, 0, &first, 1) && first && strchr("/. \t\r\n", first);
+	return image_source_copy(s, 0, &first, 1) && first && strchr("/.# \t\r\n\v\f\xef", first);
 }
 
 /* How much of it is read at a time: up to the end of a page, behind which nothing may be. */

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/units.h"
+#include "core/image_number.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -33,7 +34,8 @@ static void skip_comment(struct text *t)
 
 static void skip_string(struct text *t)
 {
-	t->at += 1 + strcspn(t->at + 1, "\"");
+	for (t->at++; *t->at && *t->at != '"'; t->at++)
+		t->at += t->at[0] == '\\' && t->at[1];
 	t->at += *t->at == '"';
 }
 
@@ -73,18 +75,22 @@ static uint64_t type_bytes(const struct text *t)
 	if (t->len < 3 || t->word[0] != '.' || !strchr("busf", t->word[1]))
 		return 0;
 	bits = units_parse_digits(t->word + 2, &end);
-	return bits >= 8 && bits <= 128 ? bits / 8 : 0;
+	return end == t->word + t->len && bits >= 8 && bits <= 128 ? bits / 8 : 0;
 }
 
-/* The count between brackets, as compilers write it; 0 where none is. */
+/* What is between brackets; the second stands behind them, or at the end. */
 static uint64_t read_count(struct text *t)
 {
-	const char *end;
-	uint64_t count = next(t) ? units_parse_digits(t->word, &end) : 0;
+	size_t len = strcspn(t->at, "]");
+	uint64_t count = image_number_read(t->at, len);
 
-	while (!is(t, "]") && next(t))
-		;
+	t->at += len + (t->at[len] == ']');
 	return count;
+}
+
+static bool is_empty_count(const struct text *t)
+{
+	return t->at[strspn(t->at, " \t\r\n\v\f")] == ']';
 }
 
 static uint64_t product(uint64_t a, uint64_t b)
@@ -94,41 +100,132 @@ static uint64_t product(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
 }
 
-/* Behind .global: the bytes of what is declared up to the end or the first value. */
-static uint64_t read_declaration(struct text *t)
+/* Behind the bracket: up to the one that ends it. */
+static void skip_brackets(struct text *t)
 {
-	uint64_t each = 0, elements = 1;
-	bool has_name = false;
+	int depth = 1;
 
-	while (next(t) && !is(t, ";") && !is(t, "=") && !is(t, "{")) {
-		if (is(t, ".align"))
-			next(t);
-		else if (is(t, ".v2") || is(t, ".v4"))
-			elements = (uint64_t)(t->word[2] - '0');
-		else if (type_bytes(t))
-			each = type_bytes(t);
-		else if (is(t, "["))
-			elements = product(elements, read_count(t));
-		else if (t->word[0] != '.' && is_word(t->word[0]))
-			has_name = true;
-		else if (is(t, ","))
-			return 0; /* not as a compiler writes it */
+	while (depth && next(t))
+		depth += is(t, "(") ? 1 : is(t, ")") ? -1 : 0;
+}
+
+/* Behind '=': how many values there are, up to what ends them, which is next. */
+static uint64_t skip_values(struct text *t)
+{
+	struct text before = *t;
+	uint64_t values = 1;
+	int depth = 0;
+
+	while (next(t) && !is(t, ";") && !(is(t, ",") && depth == 0)) {
+		depth += is(t, "{") || is(t, "(") ? 1 : is(t, "}") || is(t, ")") ? -1 : 0;
+		values += is(t, ",");
+		before = *t;
 	}
-	return has_name ? product(each, elements) : 0;
+	*t = before;
+	return values;
+}
+
+/* A declaration of one or more variables of a type, and what it takes so far. */
+struct declaration {
+	uint64_t sum, each, vector, elements;
+	uint64_t align_bytes; /* 0: that of the type */
+	bool has_name, is_opaque;
+	bool is_open; /* as many as it has values */
+};
+
+/* One variable's declaration is over. */
+static void end_variable(struct declaration *d)
+{
+	uint64_t one_bytes = product(d->each, d->vector);
+	uint64_t bytes = product(one_bytes, d->is_open ? 0 : d->elements);
+	uint64_t align_bytes = d->align_bytes ? d->align_bytes : one_bytes;
+
+	/* Of a type that is unknown. */
+	if (d->has_name && !d->each && !d->is_opaque)
+		bytes = UINT64_MAX;
+	if (d->has_name)
+		d->sum = bytes_sum(bytes_round_up(d->sum, align_bytes ? align_bytes : 1), bytes);
+	d->elements = 1;
+	d->has_name = d->is_open = false;
+}
+
+static void read_type(struct declaration *d, struct text *t)
+{
+	if (is(t, ".align"))
+		d->align_bytes = next(t) ? image_number_read(t->word, t->len) : 0;
+	else if (is(t, ".v2") || is(t, ".v4") || is(t, ".v8"))
+		d->vector = (uint64_t)(t->word[2] - '0');
+	else if (is(t, ".texref") || is(t, ".samplerref") || is(t, ".surfref"))
+		d->is_opaque = true;
+	else if (type_bytes(t))
+		d->each = type_bytes(t);
+}
+
+/* A word or other character of it; false where that is not as anybody writes it. */
+static bool read_part(struct declaration *d, struct text *t)
+{
+	if (t->word[0] == '.') {
+		read_type(d, t);
+	} else if (is(t, "(")) {
+		skip_brackets(t);
+	} else if (is(t, "[") && is_empty_count(t)) {
+		d->is_open = true;
+		read_count(t);
+	} else if (is(t, "[")) {
+		d->elements = product(d->elements, read_count(t));
+	} else if (is(t, "=")) {
+		uint64_t values = skip_values(t);
+
+		d->elements = d->is_open ? product(d->elements, values) : d->elements;
+		d->is_open = false;
+	} else if (is(t, ",")) {
+		end_variable(d);
+	} else if (is_word(t->word[0]) && !d->has_name) {
+		d->has_name = true;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* Behind .global: what is declared comes behind `sum` bytes. How many they are then. */
+static uint64_t read_declaration(struct text *t, uint64_t sum)
+{
+	struct declaration d = { .sum = sum, .vector = 1, .elements = 1 };
+
+	while (next(t) && !is(t, ";"))
+		if (!read_part(&d, t))
+			return UINT64_MAX;
+	if (!is(t, ";"))
+		return sum; /* a text without an end, which nobody takes */
+	end_variable(&d);
+	return d.sum;
+}
+
+/* What comes before a text and is none of it: a mark of its encoding, lines of a preprocessor. */
+static const char *skip_head(const char *image)
+{
+	image += strncmp(image, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+	for (;;) {
+		image += strspn(image, " \t\r\n\v\f");
+		if (*image != '#')
+			return image;
+		image += strcspn(image, "\n");
+	}
 }
 
 /* What the driver takes for text begins with its version, behind comments perhaps. */
 static bool is_text(const char *image)
 {
-	struct text t = { .at = image };
+	struct text t = { .at = skip_head(image) };
 
-	return (image[0] == '/' || image[0] == '.' || strspn(image, " \t\r\n")) && next(&t) &&
-	       is(&t, ".version");
+	return (*t.at == '/' || *t.at == '.') && next(&t) && is(&t, ".version");
 }
 
 bool image_text_read(const char *text, struct image_bytes *out)
 {
 	struct text t = { .at = text };
+	bool is_pointer = false;
 	uint64_t sum = 0;
 
 	if (!is_text(text))
@@ -136,8 +233,10 @@ bool image_text_read(const char *text, struct image_bytes *out)
 	while (next(&t)) {
 		if (is(&t, ".extern"))
 			t.at += strcspn(t.at, ";");
-		else if (is(&t, ".global"))
-			sum = bytes_sum(sum, read_declaration(&t));
+		else if (is(&t, ".global") && !is_pointer)
+			sum = read_declaration(&t, sum);
+		/* What a parameter points to is declared elsewhere. */
+		is_pointer = is(&t, ".ptr");
 	}
 	*out = (struct image_bytes){ .variable_bytes = sum, .code_bytes = (uint64_t)(t.at - text) };
 	return true;

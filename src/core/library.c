@@ -17,7 +17,8 @@ struct place {
 	const void *library, *ctx;
 	struct library_need need;
 	struct dev dev;
-	enum library_part part; /* the most that was asked for */
+	/* Parts of it, from LIBRARY_DATA on: that were let in, and that are there; not fewer. */
+	unsigned in, there;
 };
 
 struct library_state {
@@ -70,15 +71,33 @@ static struct place *make(const void *library, const void *ctx, struct dev dev)
 	return place;
 }
 
-void library_enter(const void *library, const void *ctx, struct dev dev, enum library_part part)
+static unsigned larger(unsigned a, unsigned b)
+{
+	return a > b ? a : b;
+}
+
+/* The first `in` parts were let in, the first `there` are there. */
+static void enter(const void *library, const void *ctx, struct dev dev, unsigned in, unsigned there)
 {
 	struct place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = make(library, ctx, dev);
-	if (place && part > place->part)
-		place->part = part;
+	if (place) {
+		place->in = larger(place->in, in);
+		place->there = larger(place->there, there);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void library_enter(const void *library, const void *ctx, struct dev dev, enum library_part part)
+{
+	enter(library, ctx, dev, part + 1u, part + 1u);
+}
+
+void library_refuse(const void *library, const void *ctx, struct dev dev, enum library_part part)
+{
+	enter(library, ctx, dev, 0, part + 1u);
 }
 
 void library_note(const void *library, struct library_need need)
@@ -110,16 +129,28 @@ struct library_need library_need(const void *library)
 	return need;
 }
 
-bool library_is_in(const void *library, const void *ctx, enum library_part part)
+/* The place's numbers of parts; zeros without one. */
+static struct place look(const void *library, const void *ctx)
 {
+	struct place copy = { 0 };
 	const struct place *place;
-	bool is_in;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, ctx);
-	is_in = place && place->library == library && place->ctx == ctx && place->part >= part;
+	if (place && place->library == library && place->ctx == ctx)
+		copy = *place;
 	pthread_mutex_unlock(&state.s.mutex);
-	return is_in;
+	return copy;
+}
+
+bool library_is_in(const void *library, const void *ctx, enum library_part part)
+{
+	return look(library, ctx).in > part;
+}
+
+bool library_is_there(const void *library, const void *ctx, enum library_part part)
+{
+	return look(library, ctx).there > part;
 }
 
 static void drop(struct place *place)

@@ -22,8 +22,15 @@ enum library_part { LIBRARY_DATA, LIBRARY_CODE };
 /* That was asked for in the context, on that device. Without memory for it, it stays unknown. */
 void library_enter(const void *library, const void *ctx, struct dev dev, enum library_part part);
 
-/* True when it was asked for there before. */
+/*
+ * Likewise, but what it took passed the limit and the question was refused: it is there, where no
+ * call takes it out, and is let in when it is asked for again and fits.
+ */
+void library_refuse(const void *library, const void *ctx, struct dev dev, enum library_part part);
+
+/* True when it was asked for there before, and let in; or when it takes nothing more there. */
 bool library_is_in(const void *library, const void *ctx, enum library_part part);
+bool library_is_there(const void *library, const void *ctx, enum library_part part);
 
 /*
  * What it takes in each context, at most; 0 where that is not known. With an image, which stays

@@ -82,6 +82,17 @@ void module_came(const void *module)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+void module_refuse(const void *module)
+{
+	struct module *m;
+
+	pthread_mutex_lock(&state.s.mutex);
+	m = find(module);
+	if (m)
+		m->facts.is_refused = true;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 static void drop(struct hash_link *link)
 {
 	atomic_fetch_sub(&state.s.count[((struct module *)link)->facts.dev.v], 1);

@@ -17,7 +17,8 @@ struct module_facts {
 	const void *owner; /* the library whose it is, in `ctx`; NULL: the program loaded it */
 	const void *ctx;
 	uint64_t code_bytes; /* that its code takes at most; 0: not known */
-	bool has_code;       /* it is on the device */
+	bool has_code;       /* it is on the device, and was let in */
+	bool is_refused;     /* it is on the device, but passed the limit */
 };
 
 /* Starts: fork children begin with nothing. */
@@ -35,8 +36,9 @@ bool module_find(const void *module, struct module_facts *out_facts);
 /* True when any is on the device. */
 bool module_any(struct dev dev);
 
-/* Its code came to the device. */
+/* Its code came to the device; or did so, but the question for it was refused. */
 void module_came(const void *module);
+void module_refuse(const void *module);
 
 /* It was unloaded; or all of a library, or of a context. */
 void module_end(const void *module);

@@ -5,9 +5,7 @@
 
 /* A linked process that has not asked for so long is not waited for. */
 #define LINKED_NS (10 * NSEC_PER_SEC)
-/*
- * Where neither of two devices has more that is late nobody waits for anybody: jobs of their own.
- */
+/* Where neither of two devices has more that is late nobody waits for anybody: separate jobs. */
 #define WAITED_NS (5 * NSEC_PER_MSEC)
 
 static int64_t at_most(int64_t a, int64_t b)

@@ -67,7 +67,7 @@ CUresult code_begin(struct code *c, CUmodule module)
 	if (!o->counts)
 		return CUDA_SUCCESS;
 	c->module = module;
-	return overhead_reserve_lasting(o, c->facts.code_bytes);
+	return overhead_reserve_lasting(o, c->facts.is_refused ? 0 : c->facts.code_bytes);
 }
 
 CUresult code_finish(struct code *c, CUresult res)
@@ -80,8 +80,16 @@ CUresult code_finish(struct code *c, CUresult res)
 		overhead_cancel(o);
 		return res;
 	}
+	res = overhead_finish_lasting(o);
+	overhead_keep(o, c->facts.owner ? c->facts.owner : c->module, c->facts.ctx);
+	if (res != CUDA_SUCCESS) {
+		module_refuse(c->module);
+		if (c->facts.owner)
+			library_refuse(c->facts.owner, c->facts.ctx, c->facts.dev, LIBRARY_CODE);
+		return res;
+	}
 	module_came(c->module);
 	if (c->facts.owner)
 		library_enter(c->facts.owner, c->facts.ctx, c->facts.dev, LIBRARY_CODE);
-	return overhead_finish_lasting(o);
+	return res;
 }

@@ -5,6 +5,7 @@
 #include "core/module.h"
 #include "core/object_context.h"
 #include "core/small.h"
+#include "core/untold.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
@@ -12,6 +13,7 @@
 #include "hook/ipc_import.h"
 #include "hook/making.h"
 #include "hook/metering.h"
+#include "hook/overhead.h"
 #include "hook/primary.h"
 #include "hook/room.h"
 
@@ -187,6 +189,7 @@ static void begin_ending(struct ending *e)
 static CUresult end_context(CUresult res, const struct ending *e)
 {
 	bool is_known = e->context != NULL;
+	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
 	struct context_cost cost;
 
 	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
@@ -201,6 +204,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		cost.bytes += local_end(e->area);
 		library_end_context(e->ctx);
 		module_end_context(e->ctx);
+		untold_take_context(e->ctx, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
 	} else {
@@ -213,6 +217,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		look_at_all();
 	else if (res == CUDA_SUCCESS || cost.bytes)
 		uncharge(cost.dev, cost.bytes);
+	overhead_give_back(untold_bytes);
 	return res;
 }
 
@@ -339,6 +344,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
 	struct ending e = { 0 };
+	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
 	uint64_t contexts;
 	unsigned primaries;
 	struct dev dev;
@@ -375,9 +381,11 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	charge_over();
 	library_end_context(e.ctx);
 	module_end_context(e.ctx);
+	untold_take_context(e.ctx, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
 	uncharge(dev, context_end(context_take(e.ctx, contexts)).bytes + local_end(e.area));
+	overhead_give_back(untold_bytes);
 	return res;
 }
 

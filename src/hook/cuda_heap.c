@@ -196,6 +196,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	}
 	gpu_fence_add_primary((struct cuda_ord){ dev });
 	if (overhead_finish(&o) == 0) {
+		/* Which device it is on, nobody says at its end. */
+		overhead_drop(&o);
 		learn_green(overhead_taken(&o));
 		enter_green(*out_green, dev);
 		return res;

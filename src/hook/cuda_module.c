@@ -5,11 +5,23 @@
 #include "core/gate.h"
 #include "core/library.h"
 #include "core/small.h"
+#include "core/untold.h"
+#include "drv/gpu_cuda.h"
 #include "hook/code.h"
 #include "hook/first_launch.h"
 #include "hook/loading.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
+
+/* Of what was loaded by a call that is in, in the calling thread's context. */
+static void keep(struct overhead *o, const void *owner)
+{
+	const void *ctx = NULL;
+	struct cuda_ord ord;
+
+	gpu_cuda_current(&ord, &ctx);
+	overhead_keep(o, owner, ctx);
+}
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
@@ -22,6 +34,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 	if (overhead_finish(o) == 0) {
 		if (o->counts)
 			code_loaded(*module, code_bytes);
+		keep(o, *module);
 		/* Only now: for itself nothing is kept back. */
 		if (o->counts)
 			small_note_code(o->dev);
@@ -54,16 +67,16 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 				     loading.later_bytes);                             \
 	}
 
-LOAD_MODULE(cuModuleLoad, loading_read_file(path), (CUmodule * out_module, const char *path),
-	    (out_module, path))
-LOAD_MODULE(cuModuleLoadData, loading_read(image), (CUmodule * out_module, const void *image),
-	    (out_module, image))
-LOAD_MODULE(cuModuleLoadDataEx, loading_read(image),
+LOAD_MODULE(cuModuleLoad, loading_read_file(path, LOADING_HERE),
+	    (CUmodule * out_module, const char *path), (out_module, path))
+LOAD_MODULE(cuModuleLoadData, loading_read(image, LOADING_HERE),
+	    (CUmodule * out_module, const void *image), (out_module, image))
+LOAD_MODULE(cuModuleLoadDataEx, loading_read(image, LOADING_HERE),
 	    (CUmodule * out_module, const void *image, unsigned int count, CUjit_option *options,
 	     void **values),
 	    (out_module, image, count, options, values))
-LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image), (CUmodule * out_module, const void *image),
-	    (out_module, image))
+LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image, LOADING_HERE),
+	    (CUmodule * out_module, const void *image), (out_module, image))
 
 /*
  * After a load of a library: eager drivers may have taken its memory now, else it comes with the
@@ -76,30 +89,35 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 		overhead_cancel(o);
 	else if (init_is_member())
 		library_note(*library, need);
-	if (res != CUDA_SUCCESS || overhead_finish(o) == 0)
+	if (res != CUDA_SUCCESS)
 		return res;
+	if (overhead_finish(o) == 0) {
+		keep(o, *library);
+		return res;
+	}
 	library_end(*library);
 	GATE_CALL(real.cuLibraryUnload(*library));
 	return overhead_refuse(o);
 }
 
-/* The program leaves the image where it is. */
-static bool is_preserved(const CUlibraryOption *options, unsigned count)
+/* The program leaves the image where it is, by the option's value. */
+static bool is_preserved(const CUlibraryOption *options, void *const *values, unsigned count)
 {
-	for (unsigned i = 0; options && i < count; i++)
-		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+	for (unsigned i = 0; options && values && i < count; i++)
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && values[i])
 			return true;
 	return false;
 }
 
 /* An image that may go is looked at now; else it is when the library comes to a context. */
-static struct library_need need_of(const void *code, const CUlibraryOption *options, unsigned count)
+static struct library_need need_of(const void *code, const CUlibraryOption *options,
+				   void *const *values, unsigned count)
 {
 	struct loading loading;
 
-	if (is_preserved(options, count) && !loading_is_eager())
+	if (is_preserved(options, values, count) && !loading_is_eager())
 		return (struct library_need){ .image = code };
-	loading = loading_read(code);
+	loading = loading_read(code, LOADING_ANYWHERE);
 	return overhead_library_need(&loading);
 }
 
@@ -115,7 +133,7 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		need = need_of(code, options, count);
+		need = need_of(code, options, values, count);
 	if (loading_is_eager())
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
@@ -139,7 +157,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
-		loading = loading_read_file(path);
+		loading = loading_read_file(path, LOADING_ANYWHERE);
 	need = overhead_library_need(&loading);
 	if (loading_is_eager())
 		res = overhead_reserve(&o, need.bytes);
@@ -151,11 +169,18 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 	return finish_library(&o, res, out_library, need);
 }
 
+struct unload {
+	struct overhead overhead;
+	uint64_t untold_bytes[RATION_DEVICES];
+};
+
 /* Nobody takes what an unload gives back for something else's. */
-static void begin_unload(struct overhead *o)
+static void begin_unload(struct unload *u, const void *owner)
 {
-	overhead_begin(o);
-	if (o->counts)
+	*u = (struct unload){ .untold_bytes = { 0 } };
+	overhead_begin(&u->overhead);
+	untold_take(owner, u->untold_bytes);
+	if (u->overhead.counts)
 		charge_begin();
 }
 
@@ -163,12 +188,14 @@ static void begin_unload(struct overhead *o)
  * What an unload gave back counts no more. Its functions are out of the books before the driver
  * can give their handles to others.
  */
-static CUresult finish_unload(struct overhead *o, CUresult res)
+static CUresult finish_unload(struct unload *u, CUresult res)
 {
-	if (o->counts)
+	if (u->overhead.counts)
 		charge_over();
-	if (res == CUDA_SUCCESS)
-		overhead_finish(o);
+	if (res == CUDA_SUCCESS) {
+		overhead_finish(&u->overhead);
+		overhead_give_back(u->untold_bytes);
+	}
 	/* A library may have been on any. */
 	for (int d = 0; d < RATION_DEVICES && init_is_member(); d++)
 		small_settle((struct dev){ d });
@@ -177,27 +204,27 @@ static CUresult finish_unload(struct overhead *o, CUresult res)
 
 CUresult hook_cuModuleUnload(CUmodule module)
 {
-	struct overhead o;
+	struct unload u;
 
 	if (!ENTER_HAS(cuModuleUnload))
 		return enter_missing();
-	begin_unload(&o);
+	begin_unload(&u, module);
 	function_end_owner(module);
 	module_end(module);
-	return finish_unload(&o, GATE_CALL(real.cuModuleUnload(module)));
+	return finish_unload(&u, GATE_CALL(real.cuModuleUnload(module)));
 }
 
 CUresult hook_cuLibraryUnload(CUlibrary library)
 {
-	struct overhead o;
+	struct unload u;
 
 	if (!ENTER_HAS(cuLibraryUnload))
 		return enter_missing();
-	begin_unload(&o);
+	begin_unload(&u, library);
 	function_end_owner(library);
 	module_end_library(library);
 	library_end(library);
-	return finish_unload(&o, GATE_CALL(real.cuLibraryUnload(library)));
+	return finish_unload(&u, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)

@@ -84,13 +84,21 @@ static bool counts(void)
 	return init_is_member() && quota_counts_contexts();
 }
 
+/* Its code is on the device, but every use of it is asked for as its first. */
+static bool is_refused(const void *module)
+{
+	struct module_facts facts;
+
+	return module && module_find(module, &facts) && facts.is_refused && !facts.has_code;
+}
+
 void first_launch_given(CUfunction function, const void *owner)
 {
 	if (!counts())
 		return;
 	function_enter(function, FUNCTION_OF_CONTEXT, owner);
 	again_void();
-	if (!function_is_settled(function) && is_loaded(function))
+	if (!function_is_settled(function) && !is_refused(owner) && is_loaded(function))
 		first_launch_loaded(function);
 }
 
@@ -188,7 +196,7 @@ static CUresult let_in_module(CUfunction function)
 	/* What is the library's own was let in with its kernel. */
 	if (!module || !module_find(module, &facts) || facts.has_code)
 		return CUDA_SUCCESS;
-	if (is_loaded(function)) {
+	if (!facts.is_refused && is_loaded(function)) {
 		module_came(module);
 		return CUDA_SUCCESS;
 	}

@@ -16,12 +16,11 @@ bool loading_is_eager(void)
 }
 
 /* As image_read() wants it. */
-static unsigned current_arch(void)
+static unsigned arch_of(struct cuda_ord ord)
 {
 	int major = 0, minor = 0;
-	struct cuda_ord ord;
 
-	if (!gpu_cuda_current_device(&ord) || !real.cuDeviceGetAttribute ||
+	if (!real.cuDeviceGetAttribute ||
 	    real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
 				      ord.v) != CUDA_SUCCESS ||
 	    real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
@@ -29,6 +28,30 @@ static unsigned current_arch(void)
 	    major < 0 || minor < 0)
 		return 0;
 	return (unsigned)major * 10 + (unsigned)minor;
+}
+
+/* That of all devices; 0 where they differ. */
+static unsigned common_arch(void)
+{
+	unsigned arch = 0;
+	int count = 0;
+
+	if (!real.cuDeviceGetCount || real.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+		return 0;
+	for (int i = 0; i < count; i++) {
+		if (i && arch_of((struct cuda_ord){ i }) != arch)
+			return 0;
+		arch = arch_of((struct cuda_ord){ i });
+	}
+	return arch;
+}
+
+static unsigned arch_at(enum loading_place place)
+{
+	struct cuda_ord ord;
+
+	return place == LOADING_HERE && gpu_cuda_current_device(&ord) ? arch_of(ord) :
+									common_arch();
 }
 
 static struct loading split(struct image_bytes b)
@@ -41,12 +64,12 @@ static struct loading split(struct image_bytes b)
 	return (struct loading){ variable_bytes, code_bytes };
 }
 
-struct loading loading_read(const void *image)
+struct loading loading_read(const void *image, enum loading_place place)
 {
-	return image ? split(image_read(image, current_arch())) : (struct loading){ 0 };
+	return image ? split(image_read(image, arch_at(place))) : (struct loading){ 0 };
 }
 
-struct loading loading_read_file(const char *path)
+struct loading loading_read_file(const char *path, enum loading_place place)
 {
-	return path ? split(image_read_file(path, current_arch())) : (struct loading){ 0 };
+	return path ? split(image_read_file(path, arch_at(place))) : (struct loading){ 0 };
 }

@@ -10,13 +10,16 @@
 /* True when the driver loads all functions with their module. */
 bool loading_is_eager(void);
 
+/* On the calling thread's device, or on any: where it has none, and what may come to others. */
+enum loading_place { LOADING_HERE, LOADING_ANYWHERE };
+
 /*
- * Bytes that the image takes at most on the calling thread's device, or on any where it has none:
- * at once, and with the first use of a function. 0 where the image says nothing, or nothing comes
- * then. Its pages may be gone; what is not there is not read.
+ * Bytes that the image takes at most there: at once, and with the first use of a function. 0 where
+ * the image says nothing, or nothing comes then; UINT64_MAX where nobody can tell. Its pages may be
+ * gone; what is not there is not read.
  */
 struct loading {
 	uint64_t bytes, later_bytes;
 };
-struct loading loading_read(const void *image);
-struct loading loading_read_file(const char *path);
+struct loading loading_read(const void *image, enum loading_place place);
+struct loading loading_read_file(const char *path, enum loading_place place);

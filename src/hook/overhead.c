@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "core/small.h"
 #include "core/still.h"
+#include "core/untold.h"
 #include "drv/gpu_cuda.h"
 #include "hook/loading.h"
 
@@ -13,7 +14,7 @@ static void begin(struct overhead *o, enum enter what)
 	o->counts = what == ENTER_CHARGE;
 	o->is_refused = what == ENTER_REFUSE;
 	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
-	o->reserved_bytes = 0;
+	o->reserved_bytes = o->untold_bytes = 0;
 }
 
 void overhead_begin(struct overhead *o)
@@ -34,6 +35,9 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 	if (!o->counts || !quota_counts_contexts())
 		return CUDA_SUCCESS;
+	/* What nobody knows is refused by a limit only. */
+	if (bytes == UINT64_MAX && !quota_limit(o->dev))
+		bytes = 0;
 	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
 	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	if (rc == -EDQUOT) {
@@ -49,20 +53,19 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 
 /*
  * The call is over, and the card was looked at since: that took off what was reserved, but where it
- * cannot be asked. Where others were in its way, the reservation stays until the next look: then
- * false.
+ * cannot be asked: there it stays, untold. Where others were in its way, the reservation stays
+ * until the next look: then false.
  */
 static bool end_reserved(struct overhead *o)
 {
-	uint64_t back_bytes = 0;
 	int rc;
 
 	if (!o->reserved_bytes)
 		return false;
 	rc = charge_reconcile(o->dev, QUOTA_MODULE);
 	if (rc == -ENOTSUP)
-		back_bytes = o->reserved_bytes;
-	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, back_bytes);
+		o->untold_bytes = o->reserved_bytes;
+	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, 0);
 	o->reserved_bytes = 0;
 	return rc != -EAGAIN;
 }
@@ -72,6 +75,29 @@ void overhead_cancel(struct overhead *o)
 	if (o->reserved_bytes)
 		charge_over();
 	end_reserved(o);
+	overhead_drop(o);
+}
+
+void overhead_drop(struct overhead *o)
+{
+	quota_release(o->dev, QUOTA_MODULE, o->untold_bytes);
+	o->untold_bytes = 0;
+}
+
+void overhead_keep(struct overhead *o, const void *owner, const void *ctx)
+{
+	untold_add(owner, ctx, o->dev, o->untold_bytes);
+	o->untold_bytes = 0;
+}
+
+void overhead_give_back(const uint64_t bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+
+		if (bytes[d] && charge_reconcile(dev, QUOTA_MODULE) == -ENOTSUP)
+			quota_release(dev, QUOTA_MODULE, bytes[d]);
+	}
 }
 
 int overhead_finish(struct overhead *o)
@@ -108,6 +134,7 @@ CUresult overhead_refuse(struct overhead *o)
 {
 	uint64_t taken = quota_overhead(o->dev) + o->doubt_bytes - o->before_bytes;
 
+	overhead_drop(o);
 	charge_reconcile(o->dev, QUOTA_MODULE);
 	return enter_refused(-EDQUOT, o->dev, taken);
 }
@@ -142,14 +169,15 @@ static uint64_t bytes_of(CUlibrary library, const void *ctx, enum library_part p
 	uint64_t bytes = 0;
 
 	if (need.image) {
-		struct loading loading = loading_read(need.image);
+		struct loading loading = loading_read(need.image, LOADING_ANYWHERE);
 
 		need = overhead_library_need(&loading);
 		library_note(library, need);
 	}
-	if (!library_is_in(library, ctx, LIBRARY_DATA))
+	if (!library_is_there(library, ctx, LIBRARY_DATA))
 		bytes = need.bytes;
-	if (part == LIBRARY_CODE && !loading_is_eager())
+	if (part == LIBRARY_CODE && !loading_is_eager() &&
+	    !library_is_there(library, ctx, LIBRARY_CODE))
 		bytes = bytes_sum(bytes, bytes_round_up(need.code_bytes ? need.code_bytes : 1,
 							TRACK_BLOCK_BYTES));
 	return bytes;
@@ -177,7 +205,17 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 		overhead_cancel(o);
 		return res;
 	}
-	if (o->counts && library && gpu_cuda_current(&ord, &ctx))
-		library_enter(library, ctx, o->dev, loading_is_eager() ? LIBRARY_CODE : part);
-	return overhead_finish_lasting(o);
+	res = overhead_finish_lasting(o);
+	if (loading_is_eager())
+		part = LIBRARY_CODE;
+	if (!o->counts || !gpu_cuda_current(&ord, &ctx))
+		return res;
+	overhead_keep(o, library, ctx);
+	if (!library)
+		return res;
+	if (res == CUDA_SUCCESS)
+		library_enter(library, ctx, o->dev, part);
+	else
+		library_refuse(library, ctx, o->dev, part);
+	return res;
 }

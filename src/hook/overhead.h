@@ -16,7 +16,8 @@ struct overhead {
 	struct dev dev;
 	uint64_t before_bytes;
 	uint64_t reserved_bytes;
-	uint64_t doubt_bytes; /* after it: what the call may have taken beyond what is charged */
+	uint64_t untold_bytes; /* after it: of them, what stays as no look tells what it took */
+	uint64_t doubt_bytes;  /* after it: what the call may have taken beyond what is charged */
 };
 
 /* Before a call in the calling thread's context. */
@@ -35,6 +36,16 @@ void overhead_cancel(struct overhead *o);
 
 /* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
 int overhead_finish(struct overhead *o);
+
+/*
+ * After overhead_finish(), where the card cannot be asked: what was reserved stays charged for
+ * `owner` in `ctx` (core/untold.h); or nobody says when that ends, and it goes.
+ */
+void overhead_keep(struct overhead *o, const void *owner, const void *ctx);
+void overhead_drop(struct overhead *o);
+
+/* What was taken out of core/untold.h: its owners are gone now. */
+void overhead_give_back(const uint64_t bytes[RATION_DEVICES]);
 
 /* After overhead_finish(): what the call took, at most. */
 uint64_t overhead_taken(const struct overhead *o);

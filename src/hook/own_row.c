@@ -113,8 +113,8 @@ static void put_off(struct dev dev)
 	if (before + 1 == SILENT_SEARCHES)
 		log_warn(
 			"device %d (%.12s): NVML does not list this process under its pid, and its "
-			"row was not found yet: its contexts and modules are not counted until "
-			"then",
+			"row was not found yet: until then its contexts are not counted, and its "
+			"modules as the most that they may take",
 			dev.v, quota_uuid(dev));
 }
 

@@ -108,9 +108,10 @@ static void report(const struct sight *before, const struct sight *after, uint64
 	units_format_size(after->used_bytes - before->used_bytes, size, sizeof(size));
 	doctor_report(
 		DOCTOR_WARN, TOPIC,
-		"contexts and modules are not counted: NVML does not say what this process holds. "
+		"contexts are not counted, and modules as the most that they may take: "
+		"NVML does not say what this process holds. "
 		"What programs allocate is held to the byte; each process can have a context%s%s%s "
-		"and its modules beyond it",
+		"beyond it",
 		is_known ? " (" : "", is_known ? size : "", is_known ? " here)" : "");
 }
 

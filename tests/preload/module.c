@@ -45,7 +45,7 @@ static const char *write_file(const struct image_build *b)
 static CUresult bring_library(const char *how, const struct image_build *b)
 {
 	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
-	void *yes = (void *)1;
+	void *yes = (void *)1, *no = NULL;
 	CUlibrary library;
 	CUmodule module;
 	CUresult res;
@@ -54,8 +54,12 @@ static CUresult bring_library(const char *how, const struct image_build *b)
 		res = cuLibraryLoadFromFile(&library, write_file(b), NULL, NULL, 0, NULL, NULL, 0);
 	else if (strstr(how, "library-preserved"))
 		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, &preserved, &yes, 1);
+	else if (strstr(how, "library-copied"))
+		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, &preserved, &no, 1);
 	else
 		res = cuLibraryLoadData(&library, b->at, NULL, NULL, 0, NULL, NULL, 0);
+	if (strstr(how, "library-copied"))
+		memset(b->at, 0, b->bytes);
 	return res == CUDA_SUCCESS ? cuLibraryGetModule(&module, library) : res;
 }
 
@@ -246,6 +250,86 @@ static void lazy_large(int argc, char **argv)
 	client_pause("used");
 }
 
+/* A library that says nothing of what it takes when that is asked: the program broke its image. */
+static CUlibrary make_unread(uint64_t variable_bytes, uint64_t code_bytes)
+{
+	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
+	struct image_build elf = elf_of(variable_bytes, code_bytes);
+	void *yes = (void *)1;
+	CUlibrary library;
+
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, &preserved, &yes, 1));
+	memset(elf.at, 0, elf.bytes);
+	return library;
+}
+
+/*
+ * unread HOW: what took more than was known and passed the limit is refused each time, until there
+ * is room for it.
+ */
+static void unread(int argc, char **argv)
+{
+	bool has_code = argc == 1 && strcmp(argv[0], "variables") != 0;
+	struct lazy lazy = { 0 };
+	CUdeviceptr addr;
+
+	CHECK(argc == 1);
+	client_start();
+	lazy.its = make_unread(has_code ? 0 : 40 * MIB, has_code ? 40 * MIB : 0);
+	if (has_code)
+		OK(cuLibraryGetModule(&lazy.module, lazy.its));
+	OK(cuMemAlloc_v2(&addr, 80 * MIB));
+	for (int i = 0; i < 3; i++) {
+		IS(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 120 * MIB);
+	}
+	OK(cuMemFree_v2(addr));
+	OK(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 40 * MIB);
+	OK(cuMemAlloc_v2(&addr, 56 * MIB));
+	OK(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its));
+	OK(cuLibraryUnload(lazy.its));
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 56 * MIB);
+	client_pause("used");
+}
+
+/* elsewhere: what was loaded beside another device's context takes more here. */
+static void elsewhere(int argc, char **argv)
+{
+	struct image_build small = elf_of(4, 100), large = elf_of(300 * MIB, 100);
+	struct image_build b = image_build_fatbin();
+	CUcontext here, there;
+	CUlibrary library;
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	image_build_member(&b, IMAGE_ELF, 80, &small, 0, 0);
+	image_build_member(&b, IMAGE_ELF, 90, &large, 0, 0);
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&here, 0, 0));
+	OK(cuCtxCreate_v2(&there, 0, 1));
+	OK(cuLibraryLoadData(&library, b.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuCtxSetCurrent(here));
+	for (int i = 0; i < 2; i++)
+		IS(cuLibraryGetModule(&module, library), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	client_pause("refused");
+}
+
+/* unknown ANSWER: what takes nobody knows how much is refused by a limit only. */
+static void unknown(int argc, char **argv)
+{
+	CUmodule module;
+
+	CHECK(argc == 1);
+	client_start();
+	IS(cuModuleLoadData(&module, ".version 6.0\n.target sm_50\n.global .f16x2 x[4];\n"),
+	   (CUresult)atoi(argv[0]));
+	client_pause("loaded");
+}
+
 /* The first use of a kernel in the context `there`, in the way that `how` names. */
 static CUresult use_there(const char *how, CUkernel kernel, CUcontext there, CUstream stream)
 {
@@ -359,8 +443,8 @@ static CUresult run_there(const char *how, CUkernel kernel, CUcontext there, CUk
 	return cuGraphExecNodeSetParams(exec, node, &any);
 }
 
-/* elsewhere HOW: a graph's kernel that names another context comes to no other than that one. */
-static void elsewhere(int argc, char **argv)
+/* node HOW: a graph's kernel that names another context comes to no other than that one. */
+static void node_elsewhere(int argc, char **argv)
 {
 	struct image_build elf = elf_of(0, 3 * MIB);
 	CUDA_KERNEL_NODE_PARAMS params = client_kernel(NULL, NULL, NULL);
@@ -517,12 +601,86 @@ static void kept(int argc, char **argv)
 	free(elf.at);
 }
 
+/* untold: where the card cannot be asked, what was loaded is charged until it is gone. */
+static void untold(int argc, char **argv)
+{
+	struct image_build elf = elf_of(40 * MIB, 100);
+	CUmodule module, second;
+	CUfunction function;
+	CUlibrary library;
+	CUcontext ctx;
+	uint64_t start;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	start = client_charged(0);
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuModuleGetFunction(&function, module, "empty"));
+	SAME(client_charged(0), start + 42 * MIB);
+	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetModule(&second, library));
+	SAME(client_charged(0), start + 82 * MIB);
+	IS(cuModuleLoadData(&second, elf.at), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(cuModuleLoadData(&second, ""), CUDA_ERROR_INVALID_IMAGE);
+	SAME(client_charged(0), start + 82 * MIB);
+	OK(cuModuleUnload(module));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuModuleLoadData(&module, elf.at));
+	SAME(client_charged(0), start + 80 * MIB);
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), start + 40 * MIB);
+	OK(cuLibraryUnload(library));
+	SAME(client_charged(0), start);
+	client_pause("over");
+	free(elf.at);
+}
+
+/* filler: leaves room for no more than another's context, then for more. */
+static void filler(int argc, char **argv)
+{
+	CUdeviceptr large, rest;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemAlloc_v2(&large, 60 * MIB));
+	OK(cuMemAlloc_v2(&rest, client_limit(0) - client_charged(0) - CLIENT_CONTEXT_BYTES));
+	client_pause("full");
+	OK(cuMemFree_v2(large));
+	client_pause("freed");
+}
+
+/* late: begins where nothing is left, and loads what it can when something is. */
+static void late(int argc, char **argv)
+{
+	struct image_build elf = elf_of(30 * MIB, 100);
+	CUmodule module;
+	CUcontext ctx;
+	int in = 0;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	client_pause("there");
+	for (int i = 0; i < 8; i++)
+		in += cuModuleLoadData(&module, elf.at) == CUDA_SUCCESS;
+	CHECK(in >= 1 && in <= 2);
+	client_pause("loaded");
+	free(elf.at);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
 		{ "load", load },     { "lazy", lazy },           { "lazy-large", lazy_large },
-		{ "second", second }, { "elsewhere", elsewhere }, { "crowd", crowd },
-		{ "exact", exact },   { "kept", kept },           { 0 },
+		{ "unread", unread }, { "elsewhere", elsewhere }, { "unknown", unknown },
+		{ "second", second }, { "node", node_elsewhere }, { "crowd", crowd },
+		{ "exact", exact },   { "kept", kept },           { "untold", untold },
+		{ "filler", filler }, { "late", late },           { 0 },
 	};
 
 	return client_main(argc, argv, cases);

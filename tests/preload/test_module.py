@@ -6,7 +6,7 @@ import pytest
 from conftest import BUILD, CONTEXT, MIB
 
 FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
-CALLS = ["", "-file", "-library", "-library-preserved", "-library-file"]
+CALLS = ["", "-file", "-library", "-library-preserved", "-library-copied", "-library-file"]
 
 
 @pytest.mark.some
@@ -53,6 +53,26 @@ def test_large_code(place, how):
     assert place.most() <= limit
 
 
+def test_a_library_that_another_device_needs_less_of(place):
+    place.sim.update(count="2", cc="9.0/8.0")
+    program = place.start("module", "elsewhere", RATION_MEM=CONTEXT + 100 * MIB, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("refused")
+    program.go().end()
+    assert place.most() <= CONTEXT + 100 * MIB
+
+
+@pytest.mark.parametrize("limit,answer", [(CONTEXT + 100 * MIB, 2), (None, 0)])
+def test_what_takes_nobody_knows_how_much(place, limit, answer):
+    place.start("module", "unknown", answer, RATION_MEM=limit).await_word("loaded").go().end()
+
+
+@pytest.mark.parametrize("how", ["variables"] + WAYS + ["library-kernel", "library-launch"])
+def test_what_took_more_than_was_known(place, how):
+    program = place.start("module", "unread", how, RATION_MEM=CONTEXT + 100 * MIB, RATION_MOVABLE="false",
+                          CUDA_MODULE_LOADING="LAZY").await_word("used")
+    program.go().end()
+
+
 @pytest.mark.some
 @pytest.mark.parametrize("share", [None, "95"])
 @pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
@@ -75,7 +95,7 @@ def test_a_kernel_in_another_context(place, how, device, loading, share):
 def test_a_graph_of_another_context(place, how, movable):
     """Its kernels' libraries come to that context alone."""
     limit = 2 * CONTEXT + 100 * MIB
-    program = place.start("module", "elsewhere", how, RATION_MEM=limit, RATION_MOVABLE=movable,
+    program = place.start("module", "node", how, RATION_MEM=limit, RATION_MOVABLE=movable,
                           CUDA_MODULE_LOADING="LAZY").await_word("run")
     assert place.truth(0) == {program.pid: place.charged(0)}
     program.go().end()
@@ -106,3 +126,23 @@ def test_what_is_kept_back_ends(place):
     program = place.start("module", "kept", RATION_MEM=CONTEXT + 100 * MIB,
                           CUDA_MODULE_LOADING="LAZY").await_word("kept")
     program.go().end()
+
+
+def test_what_no_look_can_tell_stays_charged(place):
+    """Where NVML lists no bytes what was reserved is the charge, until it is unloaded."""
+    place.sim["pids"] = "bare"
+    place.start("module", "untold", RATION_MEM=100 * MIB, RATION_MOVABLE="false",
+                CUDA_MODULE_LOADING="LAZY").await_word("over").go().end()
+
+
+def test_who_has_no_room_to_find_his_row(place):
+    """What he loads counts all the same, before the row is found and after it."""
+    place.sim["pids"] = "host"
+    settings = {"RATION_MEM": 2 * CONTEXT + 80 * MIB, "RATION_MOVABLE": "false", "CUDA_MODULE_LOADING": "LAZY"}
+    filler = place.start("module", "filler", **settings).await_word("full")
+    late = place.start("module", "late", **settings).await_word("there")
+    filler.go().await_word("freed")
+    late.go().await_word("loaded")
+    assert place.most() <= settings["RATION_MEM"]
+    filler.go().end()
+    late.go().end()

@@ -6,6 +6,7 @@
 #include "image_build.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEAD ".version 7.0\n.target sm_50\n.address_size 64\n"
@@ -30,12 +31,44 @@ static void variables_of_text(void)
 	CHECK_EQ(image_read(HEAD, 0).code_bytes, strlen(HEAD));
 }
 
+/* As hands write them, and not compilers: never less than the driver takes. */
+static void odd_declarations(void)
+{
+	CHECK_EQ(variables(HEAD ".global .align 4 .b8 x[1000], y[4];"), 1004);
+	CHECK_EQ(variables(HEAD ".global .u32 x[2] = {1, 2}, y, z[3] = {1, 2, 3};"), 24);
+	CHECK_EQ(variables(HEAD ".global .attribute(.managed, .x) .align 4 .b8 x[1000];"), 1000);
+	CHECK_EQ(variables(HEAD ".global .attribute(.unified(1, 2)) .b8 x[1000];"), 1000);
+	CHECK_EQ(variables(HEAD ".file 1 \"a\\\"b\"\n.global .b8 x[1000];"), 1000);
+	CHECK_EQ(variables(HEAD ".file 1 \"a\\\\\"\n.global .b8 x[1000];"), 1000);
+	CHECK_EQ(variables("# 1 \"a.cu\"\n" HEAD ".global .b8 x[1000];"), 1000);
+	CHECK_EQ(variables("\xef\xbb\xbf" HEAD ".global .b8 x[1000];"), 1000);
+	CHECK_EQ(variables("\f\v" HEAD ".global .b8 x[1000];"), 1000);
+	CHECK_EQ(variables(HEAD ".global .b8 x[0x100][010][0b11];"), 256 * 8 * 3);
+	CHECK_EQ(variables(HEAD ".global .b8 x[ (1 << 10) + 3 * 2 - 1 ];"), 1029);
+	CHECK_EQ(variables(HEAD ".global .b8 x[100U % 7 | 8 ^ 0xF & 12 >> 1 / 1];"), 14);
+	CHECK_EQ(variables(HEAD ".global .b16 x[] = {1, 2, 3}, y[][2] = {{1, 2}, {3, 4}};"), 22);
+	CHECK_EQ(variables(HEAD ".global .u64 x[2] = {generic(y), z + 4};"), 16);
+	CHECK_EQ(variables(HEAD ".global .align 64 .b8 x;.global .align 4096 .b8 y, z;"), 8193);
+	/* What the driver may know, and nobody here. */
+	CHECK_EQ(variables(HEAD ".global .b8 x[1<<n];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x[1<<64];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x[1/0];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x[4 4];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x[08];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x[((((((((((((((((((1))))))))))))))))))];"),
+		 UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .f16x2 x[4];"), UINT64_MAX);
+	CHECK_EQ(variables(HEAD ".global .b8 x<4>;"), UINT64_MAX);
+}
+
 static void what_is_no_variable(void)
 {
 	CHECK_EQ(variables(HEAD ".extern .global .b8 a[1000];.const .b8 b[99];"), 0);
 	CHECK_EQ(variables(HEAD "// .global .b8 a[1000];\n/* .global .b8 b[5]; */"), 0);
 	CHECK_EQ(variables(HEAD ".file 1 \".global .b8 a[7];\""), 0);
 	CHECK_EQ(variables(HEAD ".entry k(){ ld.global.u32 %r1, [%rd1]; st.global.u32 [a], 1;}"),
+		 0);
+	CHECK_EQ(variables(HEAD ".entry k(.param .u64 .ptr .global .align 8 a, .param .u32 b){}"),
 		 0);
 	CHECK_EQ(variables(HEAD ".global .texref t;.global .b8 a[];"), 0);
 }
@@ -77,6 +110,20 @@ static void a_cubin(void)
 	b.at[18] = 190;
 	b.at[EI_CLASS] = ELFCLASS32;
 	CHECK_EQ(image_read(b.at, 90).variable_bytes, 0);
+	free(b.at);
+}
+
+/* Its table of names says that it is shorter than they are, or is not there. */
+static void a_cubin_of_odd_names(void)
+{
+	struct image_build b = image_build_elf(sections, COUNT(sections));
+	Elf64_Shdr *table = (Elf64_Shdr *)(void *)(b.at + ((Elf64_Ehdr *)(void *)b.at)->e_shoff);
+
+	table[1].sh_size = 1;
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, elf_variables);
+	CHECK_EQ(image_read(b.at, 90).code_bytes, 5120);
+	table[1].sh_offset = UINT64_MAX / 2;
+	CHECK(image_read(b.at, 90).variable_bytes >= elf_variables + 5120);
 	free(b.at);
 }
 
@@ -138,6 +185,39 @@ static void a_fat_binary(void)
 	CHECK_EQ(image_read(b.at, 0).variable_bytes, 11 * MIB);
 	wrapper.at = b.at;
 	CHECK_EQ(image_read(&wrapper, 90).variable_bytes, 10 * MIB);
+	free(b.at);
+}
+
+/* The one that fits stands behind many. */
+static void a_fat_binary_of_many(void)
+{
+	struct image_build b = image_build_fatbin(), one = image_build_fatbin();
+	struct image_build bytes = { (unsigned char *)(uintptr_t) "12345678", 8 };
+	enum { MANY = 5000, ONE_BYTES = 64 + 8 };
+	unsigned char *all = malloc((size_t)MANY * ONE_BYTES);
+
+	image_build_member(&one, IMAGE_ELF, 70, &bytes, 0, 0);
+	CHECK(all && one.bytes == 16 + ONE_BYTES);
+	for (size_t i = 0; i < MANY; i++)
+		memcpy(all + i * ONE_BYTES, one.at + 16, ONE_BYTES);
+	image_build_add(&b, all, (size_t)MANY * ONE_BYTES);
+	add_elf(&b, 90, 10 * MIB, 0);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 10 * MIB);
+	free(all);
+	free(one.at);
+	free(b.at);
+}
+
+/* Where the architecture is not known, it may be the text that runs. */
+static void of_any_architecture(void)
+{
+	struct image_build b = image_build_fatbin();
+
+	add_elf(&b, 80, MIB, 0);
+	add_text(&b, HEAD ".global .b8 a[7777777];", 0);
+	CHECK_EQ(image_read(b.at, 80).variable_bytes, MIB);
+	CHECK_EQ(image_read(b.at, 90).variable_bytes, 7777777);
+	CHECK_EQ(image_read(b.at, 0).variable_bytes, 7777777);
 	free(b.at);
 }
 
@@ -223,6 +303,9 @@ static void a_file(void)
 	CHECK_EQ(image_read_file("/nowhere", 90).variable_bytes, 0);
 	CHECK_EQ(image_read_file(NULL, 90).variable_bytes, 0);
 	free(b.at);
+	/* What can be read once is the driver's. */
+	CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
+	CHECK_EQ(image_read_file(path, 90).variable_bytes, UINT64_MAX);
 }
 
 /* The image at the end of what is mapped: whatever it says, nothing behind it is touched. */
@@ -350,10 +433,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(variables_of_text),
+		fresh_test(odd_declarations),
 		fresh_test(what_is_no_variable),
 		fresh_test(other_images),
 		fresh_test(a_cubin),
+		fresh_test(a_cubin_of_odd_names),
 		fresh_test(a_fat_binary),
+		fresh_test(a_fat_binary_of_many),
+		fresh_test(of_any_architecture),
 		fresh_test(what_nobody_can_read),
 		fresh_test(packed_is_no_less),
 		fresh_test(a_file),

@@ -1,5 +1,6 @@
 #include "core/library.h"
 #include "core/module.h"
+#include "core/untold.h"
 
 #include "fresh.h"
 
@@ -81,12 +82,67 @@ static void a_library_has_its_code_later(void)
 	CHECK_EQ(library_need(&library).bytes, 0);
 }
 
+static void what_was_refused_is_there(void)
+{
+	const struct module_facts facts = { .dev = { 1 }, .ctx = &ctx };
+	struct module_facts found;
+
+	library_init();
+	library_refuse(&library, &ctx, dev1, LIBRARY_DATA);
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
+	CHECK(library_is_there(&library, &ctx, LIBRARY_DATA));
+	CHECK(!library_is_there(&library, &ctx, LIBRARY_CODE));
+	CHECK(!library_is_there(&library, &other_ctx, LIBRARY_DATA));
+	CHECK(library_any(dev1));
+	library_enter(&library, &ctx, dev1, LIBRARY_DATA);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_DATA));
+	library_refuse(&library, &ctx, dev1, LIBRARY_CODE);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_DATA));
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_CODE));
+	CHECK(library_is_there(&library, &ctx, LIBRARY_CODE));
+	library_end(&library);
+	CHECK(!library_is_there(&library, &ctx, LIBRARY_DATA) && !library_any(dev1));
+	module_init();
+	module_refuse(&handles[0]);
+	module_enter(&handles[0], &facts);
+	module_refuse(&handles[0]);
+	CHECK(module_find(&handles[0], &found) && found.is_refused && !found.has_code);
+	module_came(&handles[0]);
+	CHECK(module_find(&handles[0], &found) && found.has_code);
+	module_end(&handles[0]);
+}
+
+static void what_is_untold_ends_once(void)
+{
+	uint64_t bytes[RATION_DEVICES] = { 0 };
+
+	untold_init();
+	untold_add(&library, &ctx, dev0, 10);
+	untold_add(&library, &ctx, dev0, 0);
+	untold_add(&library, &other_ctx, dev1, 20);
+	untold_add(&handles[0], &ctx, dev0, 40);
+	untold_add(&handles[1], NULL, dev1, 80);
+	untold_take(NULL, bytes);
+	untold_take_context(NULL, bytes);
+	CHECK(bytes[0] == 0 && bytes[1] == 0);
+	untold_take(&library, bytes);
+	CHECK(bytes[0] == 10 && bytes[1] == 20);
+	untold_take(&library, bytes);
+	untold_take_context(&ctx, bytes);
+	CHECK(bytes[0] == 50 && bytes[1] == 20);
+	untold_take(&handles[0], bytes);
+	untold_take(&handles[1], bytes);
+	CHECK(bytes[0] == 50 && bytes[1] == 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(its_code_comes_once),
 		fresh_test(they_end_with_what_they_are_of),
 		fresh_test(a_library_has_its_code_later),
+		fresh_test(what_was_refused_is_there),
+		fresh_test(what_is_untold_ends_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,66 @@
+#include "core/untold.h"
+
+#include "base/process.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct entry {
+	struct entry *next;
+	const void *owner, *ctx;
+	struct dev dev;
+	uint64_t bytes;
+};
+
+struct untold_state {
+	/* Orders the rest; zero is an unlocked mutex. Never held across a driver call. */
+	pthread_mutex_t mutex;
+	struct entry *first;
+};
+PROCESS_STATE(untold_state, state);
+
+void untold_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t bytes)
+{
+	struct entry *e = bytes ? malloc(sizeof(*e)) : NULL;
+
+	if (!e)
+		return;
+	*e = (struct entry){ .owner = owner, .ctx = ctx, .dev = dev, .bytes = bytes };
+	pthread_mutex_lock(&state.s.mutex);
+	e->next = state.s.first;
+	state.s.first = e;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* Those of the owner, or in the context, whichever is given. */
+static void take(const void *owner, const void *ctx, uint64_t inout_bytes[RATION_DEVICES])
+{
+	struct entry **at = &state.s.first, *e;
+
+	pthread_mutex_lock(&state.s.mutex);
+	while ((e = *at)) {
+		if ((owner && e->owner == owner) || (ctx && e->ctx == ctx)) {
+			inout_bytes[e->dev.v] += e->bytes;
+			*at = e->next;
+			free(e);
+		} else {
+			at = &e->next;
+		}
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void untold_take(const void *owner, uint64_t inout_bytes[RATION_DEVICES])
+{
+	take(owner, NULL, inout_bytes);
+}
+
+void untold_take_context(const void *ctx, uint64_t inout_bytes[RATION_DEVICES])
+{
+	take(NULL, ctx, inout_bytes);
+}

@@ -1,0 +1,28 @@
+/*
+ * Charges that no look at the card can confirm: where the card cannot be asked, what a call that
+ * loads something was let in with stays as its charge, until that is unloaded or its context ends.
+ * Where it can be asked, all of them are in what a look says, and what is known here means nothing.
+ *
+ * Thread safe; nothing here calls the driver, or charges.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdint.h>
+
+/* Starts: fork children begin with nothing. */
+void untold_init(void);
+
+/*
+ * So much more stays charged for `owner`, a driver's handle, in `ctx` (NULL: in none). Without
+ * memory for it, it is not given back before the card is asked.
+ */
+void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t bytes);
+
+/*
+ * The owner, or all in the context, is about to go: what is charged for it on each device is added,
+ * and is the caller's. NULL of either takes nothing.
+ */
+void untold_take(const void *owner, uint64_t inout_bytes[RATION_DEVICES]);
+void untold_take_context(const void *ctx, uint64_t inout_bytes[RATION_DEVICES]);

@@ -430,10 +430,8 @@ def test_other_pid_namespaces(place):
     inner[1].kill()
 
 
-@pytest.mark.parametrize("looker", ["watch", "member"])
-def test_a_region_that_is_cut_short(place, looker):
-    """Nothing is touched that is not there any more."""
-    place.settings["RATION_MEM"] = "1g"
+def cut_short(place, looker):
+    """What a program sees of a region that was cut; None if that caught it in the midst of a look."""
     hold(place, 40)
     program = place.start("nvml_views", looker).await_word("said")
     # Its worker begins with a look at all of it.
@@ -441,15 +439,37 @@ def test_a_region_that_is_cut_short(place, looker):
     os.truncate(place.region, 4096)
     # A member takes a region that was whole for whole for a millisecond.
     time.sleep(0.002)
-    listed, used = look(program)
+    if program.popen.poll() == -signal.SIGBUS:
+        return None
+    try:
+        listed, used = look(program)
+    except BrokenPipeError:
+        assert program.popen.wait() == -signal.SIGBUS
+        return None
+    program.popen.kill()
+    program.popen.communicate()
+    return listed, used, program.said
+
+
+@pytest.mark.parametrize("looker", ["watch", "member"])
+def test_a_region_that_is_cut_short(place, looker):
+    """
+    Nothing is touched that is not there any more. Who looks at that moment, or was put off by the system in the
+    midst of a look, is stopped: not again and again.
+    """
+    place.settings["RATION_MEM"] = "1g"
+    for _ in range(4):
+        seen = cut_short(place, looker)
+        if seen:
+            break
+        os.unlink(place.region)
+    listed, used, said = seen
     assert listed == {}
     if looker == "watch":
         # It does not know who is in the tenant any more, but the limit that is configured.
-        assert "compute3 unknown" in program.said and "of 1073741824" in program.said[-2]
+        assert "compute3 unknown" in said and "of 1073741824" in said[-2]
     else:
         assert used == 1024 * MIB
-    program.popen.kill()
-    program.popen.communicate()
 
 
 def test_a_region_whose_path_is_gone(place):

@@ -186,11 +186,15 @@ static CUresult run_checksum(struct CUctx_st *ctx, struct cuda_turn *turn, const
 static CUresult run_meet(struct CUctx_st *ctx, struct cuda_turn *turn, const uint64_t *param)
 {
 	const struct timespec nap = { 0, MEET_NAP_NS };
+	bool is_allowed;
 
 	if ((param[0] | param[1]) % 8)
 		return CUDA_ERROR_MISALIGNED_ADDRESS;
-	if (!cuda_range_is_accessible(ctx, param[0], 8, RANGE_WRITE) ||
-	    !cuda_range_is_accessible(ctx, param[1], 8, RANGE_READ))
+	cuda_range_lock_shared();
+	is_allowed = cuda_range_is_accessible(ctx, param[0], 8, RANGE_WRITE) &&
+		     cuda_range_is_accessible(ctx, param[1], 8, RANGE_READ);
+	cuda_range_unlock();
+	if (!is_allowed)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	__atomic_store_n((uint64_t *)param[0], param[2], __ATOMIC_RELEASE);
 	while (__atomic_load_n((const uint64_t *)param[1], __ATOMIC_ACQUIRE) < param[2]) {

@@ -251,7 +251,7 @@ static void lazy_large(int argc, char **argv)
 }
 
 /* A library that says nothing of what it takes when that is asked: the program broke its image. */
-static CUlibrary make_unread(uint64_t variable_bytes, uint64_t code_bytes)
+static CUlibrary make_unread(uint64_t variable_bytes, uint64_t code_bytes, void **out_image)
 {
 	CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;
 	struct image_build elf = elf_of(variable_bytes, code_bytes);
@@ -260,6 +260,7 @@ static CUlibrary make_unread(uint64_t variable_bytes, uint64_t code_bytes)
 
 	OK(cuLibraryLoadData(&library, elf.at, NULL, NULL, 0, &preserved, &yes, 1));
 	memset(elf.at, 0, elf.bytes);
+	*out_image = elf.at;
 	return library;
 }
 
@@ -272,10 +273,11 @@ static void unread(int argc, char **argv)
 	bool has_code = argc == 1 && strcmp(argv[0], "variables") != 0;
 	struct lazy lazy = { 0 };
 	CUdeviceptr addr;
+	void *image;
 
 	CHECK(argc == 1);
 	client_start();
-	lazy.its = make_unread(has_code ? 0 : 40 * MIB, has_code ? 40 * MIB : 0);
+	lazy.its = make_unread(has_code ? 0 : 40 * MIB, has_code ? 40 * MIB : 0, &image);
 	if (has_code)
 		OK(cuLibraryGetModule(&lazy.module, lazy.its));
 	OK(cuMemAlloc_v2(&addr, 80 * MIB));
@@ -290,6 +292,7 @@ static void unread(int argc, char **argv)
 	OK(cuMemAlloc_v2(&addr, 56 * MIB));
 	OK(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its));
 	OK(cuLibraryUnload(lazy.its));
+	free(image);
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 56 * MIB);
 	client_pause("used");
 }
@@ -315,6 +318,9 @@ static void elsewhere(int argc, char **argv)
 	for (int i = 0; i < 2; i++)
 		IS(cuLibraryGetModule(&module, library), CUDA_ERROR_OUT_OF_MEMORY);
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES);
+	free(small.at);
+	free(large.at);
+	free(b.at);
 	client_pause("refused");
 }
 

@@ -47,11 +47,11 @@ def test_processes_at_once(limited, version):
 
 
 @pytest.mark.plain
-@pytest.mark.parametrize("limit_pct", ["20", "2"])
+@pytest.mark.parametrize("limit_pct", ["20", "10"])
 def test_launches_on_two_devices_at_once(limited, limit_pct):
     limited.sim["count"] = 2
     limited.settings["RATION_SM"] = limit_pct
-    limited.run("share", "both", timeout=100)
+    limited.run("share", "both", timeout=300)
 
 
 @pytest.mark.plain

@@ -7,6 +7,17 @@
 #define NSEC_PER_MSEC INT64_C(1000000)
 #define NSEC_PER_SEC INT64_C(1000000000)
 
+/* The earlier or shorter of two; the later or longer. */
+static inline int64_t clock_least_ns(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t clock_most_ns(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* CLOCK_MONOTONIC in ns. */
 int64_t clock_now_ns(void);
 

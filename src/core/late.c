@@ -11,20 +11,15 @@
 enum { USUAL_PART = 16, PAID_PART = 8 };
 #define PAID_WHOLE_NS NSEC_PER_SEC
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 int64_t late_settle(struct pace *pace, int64_t busy_ns, int64_t cost_ns, bool may_wait)
 {
 	int64_t late_ns = pace_late_ns(pace), usual_ns = busy_ns, more_ns, room_ns;
 
 	if (may_wait)
-		usual_ns = least(cost_ns + cost_ns / USUAL_PART, busy_ns);
+		usual_ns = clock_least_ns(cost_ns + cost_ns / USUAL_PART, busy_ns);
 	more_ns = busy_ns - usual_ns;
 	room_ns = late_ns < LATE_MOST_NS ? LATE_MOST_NS - late_ns : 0;
-	pace_late(pace, least(more_ns, room_ns));
+	pace_late(pace, clock_least_ns(more_ns, room_ns));
 	if (late_ns > 0)
 		pace_late(pace,
 			  -(usual_ns / PAID_PART +

@@ -50,16 +50,6 @@
 #define CROWDED_PROBE_MOST_NS (200 * NSEC_PER_MSEC)
 enum { WAKE_WEIGHT = 8 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 static uint32_t share_pct(const struct meter *meter)
 {
 	return __atomic_load_n(&meter->share_pct, __ATOMIC_RELAXED);
@@ -91,8 +81,8 @@ int64_t marker_probe_apart_ns(const struct meter *meter, int64_t now_ns)
 	/* Held launches have a METER_START, which is a probe too. */
 	if (!is_within(&meter->held_ns, HELD_NS, now_ns))
 		return CROWDED_PROBE_NS;
-	return least(most(pace_processes(&meter->pace), 1) * CROWDED_PROBE_NS,
-		     CROWDED_PROBE_MOST_NS);
+	return clock_least_ns(clock_most_ns(pace_processes(&meter->pace), 1) * CROWDED_PROBE_NS,
+			      CROWDED_PROBE_MOST_NS);
 }
 
 /* The next launch of each thread in the stream gets a METER_START. lock held. */
@@ -124,8 +114,8 @@ static void take_point(struct meter_stream *stream, struct replay_point *out)
 
 		/* Acquire: the starts and the time of what the sum covers. */
 		out->cost_ns[i] = __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE);
-		out->last_ns = most(out->last_ns,
-				    __atomic_load_n(&lane->last_ns, __ATOMIC_RELAXED));
+		out->last_ns = clock_most_ns(out->last_ns,
+					     __atomic_load_n(&lane->last_ns, __ATOMIC_RELAXED));
 		out->waits += __atomic_load_n(&lane->waits, __ATOMIC_RELAXED);
 		out->launches += __atomic_load_n(&lane->launches, __ATOMIC_RELAXED);
 	}
@@ -252,19 +242,13 @@ static bool is_alone(struct meter *meter, const struct meter_stream *stream, int
 	return true;
 }
 
-/* When work had ended. */
-struct end {
-	int64_t ns;
-	bool is_exact; /* not before */
-};
-
 /*
- * Everything up to `point` had ended at `end`: lays it out, debits what is newly busy, and then
+ * Everything up to `point` had ended at end_ns: lays it out, debits what is newly busy, and then
  * takes off what was predicted for it; in that order, so that the bucket keeps what it was filled
  * with meanwhile. lock held.
  */
 static void settle(struct meter *meter, struct meter_stream *stream,
-		   const struct replay_point *point, const struct end *end, int64_t now_ns)
+		   const struct replay_point *point, bool is_exact, int64_t end_ns, int64_t now_ns)
 {
 	struct replay replay = { .lanes = stream->lanes,
 				 .ring = &meter->pace.device->ring,
@@ -273,7 +257,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	struct replay_result done;
 	int64_t forgiven_ns;
 
-	done = replay_run(&replay, point, end->is_exact, end->ns, point->launches - stream->settled,
+	done = replay_run(&replay, point, is_exact, end_ns, point->launches - stream->settled,
 			  &stream->balance_ns);
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
@@ -335,21 +319,18 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 		return;
 	}
 	/* By the clock as it is known now: both ends of the launch by the same. */
-	start_ns = most(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
+	start_ns = clock_most_ns(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
 	/* It ended before it was launched: the clock is not known yet. */
 	if (at_ns < marker->point.last_ns - CLOCK_SLACK_NS) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
 	if (pace_has_let(&meter->pace, start_ns) &&
-	    pace_has_let(&meter->pace, least(at_ns, now_ns) - LET_SPAN_NS)) {
+	    pace_has_let(&meter->pace, clock_least_ns(at_ns, now_ns) - LET_SPAN_NS)) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	if (means_may_wait(marker->work))
-		means_learn_least(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
-	else
-		means_learn(marker->work, most(at_ns - start_ns, SAMPLE_LEAST_NS));
+	means_learn(marker->work, clock_most_ns(at_ns - start_ns, SAMPLE_LEAST_NS));
 }
 
 /* lock held. */
@@ -357,28 +338,25 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 			const struct meter_marker *marker, const struct clockmap *clock,
 			int64_t gpu_ns, int64_t seen_ns)
 {
-	int64_t at_ns = least(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
+	int64_t at_ns = clock_least_ns(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
 	/* One that came late and ran at once says only that all had ended by then. */
-	struct end end = { .ns = at_ns,
-			   .is_exact = marker->kind == METER_AFTER ||
-				       (marker->kind != METER_START &&
-					at_ns > marker->submit_ns + IDLE_SLACK_NS) };
-	bool was_idle;
+	bool is_exact = marker->kind == METER_AFTER ||
+			(marker->kind != METER_START && at_ns > marker->submit_ns + IDLE_SLACK_NS);
+	bool was_idle = !has_unmeasured(stream, &marker->point) &&
+			stream->end_ns < at_ns - IDLE_SLACK_NS;
 
-	was_idle = !has_unmeasured(stream, &marker->point) &&
-		   stream->end_ns < at_ns - IDLE_SLACK_NS;
-	settle(meter, stream, &marker->point, &end, seen_ns);
-	stream->is_end_exact = end.is_exact;
+	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
+	stream->is_end_exact = is_exact;
 	if (marker->kind == METER_AFTER)
 		learn_launch(meter, stream, marker, clock, at_ns, seen_ns);
 	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;
 	stream->before_gpu_ns = gpu_ns;
 	stream->before_launches = marker->point.launches;
 	if (marker->kind == METER_RESUME)
-		stream->end_ns = most(stream->end_ns, at_ns);
+		stream->end_ns = clock_most_ns(stream->end_ns, at_ns);
 	if (marker->kind == METER_START)
-		stream->end_ns = most(stream->end_ns,
-				      was_idle ? at_ns + START_LEAD_NS : at_ns - START_SLACK_NS);
+		stream->end_ns = clock_most_ns(stream->end_ns, was_idle ? at_ns + START_LEAD_NS :
+									  at_ns - START_SLACK_NS);
 }
 
 /*
@@ -434,8 +412,8 @@ void marker_running(struct meter *meter, const struct marker_query *query, int64
 	/* What may wait is debited when it has ended: who dies waiting leaves no debt for that. */
 	if (marker && marker->kind != METER_RESUME && has_unmeasured(stream, &marker->point) &&
 	    marker->point.waits == stream->settled_waits) {
-		from_ns = most(stream->end_ns, marker->point.last_ns);
-		from_ns = most(from_ns, stream->running_ns);
+		from_ns = clock_most_ns(stream->end_ns, marker->point.last_ns);
+		from_ns = clock_most_ns(from_ns, stream->running_ns);
 		if (now_ns - from_ns >= TICK_NS) {
 			busy_ns = busy_ring_set(&meter->pace.device->ring, from_ns, now_ns);
 			pace_unfinished(&meter->pace, busy_ns);
@@ -477,17 +455,15 @@ static void reach(struct meter *meter, struct meter_stream *stream, struct repla
 	bool has_waited = now_ns - begin_ns > WAITED_NS;
 	bool is_polled = stream->unready_ns > 0 && now_ns - stream->unready_ns < POLLED_NS;
 
-	struct end end = { .ns = has_waited ? now_ns - meter->wake_ns : now_ns,
-			   .is_exact = has_waited || is_polled };
-
 	if (has_unmeasured(stream, point)) {
-		settle(meter, stream, point, &end, now_ns);
+		settle(meter, stream, point, has_waited || is_polled,
+		       has_waited ? now_ns - meter->wake_ns : now_ns, now_ns);
 		stream->is_end_exact = false;
 		want_start(meter, stream, now_ns);
 	} else if (has_waited && stream->is_end_exact && stream->end_ns > begin_ns) {
-		int64_t wake_ns = least(now_ns - stream->end_ns, WAKE_MOST_NS);
+		int64_t wake_ns = clock_least_ns(now_ns - stream->end_ns, WAKE_MOST_NS);
 
-		meter->wake_ns += (most(wake_ns, 0) - meter->wake_ns) / WAKE_WEIGHT;
+		meter->wake_ns += (clock_most_ns(wake_ns, 0) - meter->wake_ns) / WAKE_WEIGHT;
 	}
 	stream->unready_ns = 0;
 }
@@ -577,11 +553,10 @@ void marker_point_unready(struct meter *meter, const struct marker_point *point,
 
 void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
-	struct end end = { .ns = now_ns };
 	struct replay_point point;
 
 	take_point(stream, &point);
-	settle(meter, stream, &point, &end, now_ns);
+	settle(meter, stream, &point, false, now_ns, now_ns);
 	for (; stream->first != stream->next; stream->first++) {
 		struct means_entry *work = stream->markers[stream->first % METER_MARKERS].work;
 

@@ -1,14 +1,11 @@
 #include "core/means.h"
 
+#include "base/clock.h"
+
 /* Above that many samples each new one counts one in so many. */
 enum { WINDOW = 64 };
 /* Of work that may wait a shorter one counts one in so many, a longer one in so many. */
 enum { LEAST_DOWN = 4, LEAST_UP = 64 };
-
-static int64_t at_most(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 static void begin(struct means_entry *entry)
 {
@@ -49,37 +46,34 @@ struct means_entry *means_find_slow(struct means *means, uint64_t key)
 	return victim;
 }
 
-static void learned(struct means_entry *entry, int64_t mean_ns, uint32_t samples)
+/* What work takes that waits for nothing: down at once, up slowly. */
+static int64_t least_of(int64_t mean_ns, uint32_t samples, int64_t ns)
 {
-	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
-	if (samples < UINT32_MAX)
-		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+	if (samples == 0 || ns < mean_ns / 2)
+		return ns;
+	if (ns < mean_ns)
+		return mean_ns - (mean_ns - ns) / LEAST_DOWN;
+	return mean_ns + clock_least_ns(ns - mean_ns, mean_ns) / LEAST_UP;
+}
+
+static int64_t mean_of(int64_t mean_ns, uint32_t samples, int64_t ns)
+{
+	if (samples == 0)
+		return ns;
+	return mean_ns + (ns - mean_ns) / (samples < WINDOW ? (int64_t)samples + 1 : WINDOW);
 }
 
 void means_learn(struct means_entry *entry, int64_t ns)
 {
 	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
 	int64_t mean_ns = __atomic_load_n(&entry->mean_ns, __ATOMIC_RELAXED);
-	int64_t weight = samples < WINDOW ? (int64_t)samples + 1 : WINDOW;
 
-	if (samples == 0)
-		mean_ns = 0;
-	learned(entry, mean_ns + (ns - mean_ns) / weight, samples);
-}
-
-void means_learn_least(struct means_entry *entry, int64_t ns)
-{
-	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
-	int64_t mean_ns = __atomic_load_n(&entry->mean_ns, __ATOMIC_RELAXED);
-
-	if (samples == 0 || ns < mean_ns / 2)
-		mean_ns = ns;
-	else if (ns < mean_ns)
-		mean_ns -= (mean_ns - ns) / LEAST_DOWN;
-	else
-		mean_ns += at_most(ns - mean_ns, mean_ns) / LEAST_UP;
-	learned(entry, mean_ns, samples);
+	mean_ns = means_may_wait(entry) ? least_of(mean_ns, samples, ns) :
+					  mean_of(mean_ns, samples, ns);
+	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
+	if (samples < UINT32_MAX)
+		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
 }
 
 void means_forget(struct means *means, uint64_t key)

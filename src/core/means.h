@@ -61,11 +61,11 @@ static inline bool means_may_wait(const struct means_entry *entry)
 	return __atomic_load_n(&entry->may_wait, __ATOMIC_RELAXED) != 0;
 }
 
-/* One launch of this kind took `ns`. One caller at a time (meter.lock). */
+/*
+ * One launch of this kind took `ns`. The mean of work that may wait goes for what it takes when it
+ * does not. One caller at a time (meter.lock).
+ */
 void means_learn(struct means_entry *entry, int64_t ns);
-
-/* As that, of work that may wait: for what it takes when it does not. Down at once, up slowly. */
-void means_learn_least(struct means_entry *entry, int64_t ns);
 
 /* The handle behind the key is gone and may come again as something else. */
 void means_forget(struct means *means, uint64_t key);

@@ -11,11 +11,6 @@
 #define ALONE_NS (20 * NSEC_PER_MSEC)
 #define ALONE_LOOK_NS (50 * NSEC_PER_USEC)
 
-static int64_t most(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_wanted)
 {
 	struct meter_context *free_one = NULL;
@@ -266,8 +261,8 @@ bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *l
 			       (int64_t)((uint64_t)span_ns * next_random(thread) >> 32);
 	}
 	if (known_ns != 0 && known_ns <= cost_ns)
-		lane->model_end_ns = most(end_ns + (int64_t)(cost_ns - known_ns),
-					  now_ns + thread->cost_ns);
+		lane->model_end_ns = clock_most_ns(end_ns + (int64_t)(cost_ns - known_ns),
+						   now_ns + thread->cost_ns);
 	return is_after;
 }
 

@@ -23,16 +23,6 @@ static struct pace_slot *own(struct pace *pace)
 	return &pace->device->slots[pace->slot];
 }
 
-static int64_t at_most(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t at_least(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 int64_t pace_level_ns(struct pace *pace, uint32_t share_pct, int64_t now_ns)
 {
 	int64_t cap_ns = pace_cap_ns(share_pct) + pace_bucket_flight(pace).unmeasured_ns;
@@ -91,8 +81,8 @@ static void hold_debt(struct pace *pace, const struct pace_terms *terms, struct 
 	    now_ns >= hold->wake_ns)
 		hold->wake_ns = now_ns + pace_bucket_paid_after_ns(terms->share_pct, debt_ns);
 	hold->share_pct = terms->share_pct;
-	answer_wait(pace, hold, PACE_DEBT, at_most(hold->wake_ns, now_ns + ASKED_LOOK_NS), now_ns,
-		    out);
+	answer_wait(pace, hold, PACE_DEBT, clock_least_ns(hold->wake_ns, now_ns + ASKED_LOOK_NS),
+		    now_ns, out);
 }
 
 /*
@@ -106,8 +96,8 @@ static bool let_through(struct pace *pace, const struct pace_hold *hold, int64_t
 	struct pace_device *device = pace->device;
 	uint64_t progress = __atomic_load_n(&device->progress_ns, __ATOMIC_RELAXED);
 	uint64_t let = __atomic_load_n(&device->let, __ATOMIC_RELAXED), lets = 0;
-	int64_t patience_ns = at_least(PATIENCE_NS, predicted_ns + predicted_ns / 4);
-	int64_t from_ns = at_most((int64_t)progress, now_ns);
+	int64_t patience_ns = clock_most_ns(PATIENCE_NS, predicted_ns + predicted_ns / 4);
+	int64_t from_ns = clock_least_ns((int64_t)progress, now_ns);
 
 	if (let >> LET_BITS == progress << LET_BITS >> LET_BITS)
 		lets = let & ((1u << LET_BITS) - 1);
@@ -117,7 +107,7 @@ static bool let_through(struct pace *pace, const struct pace_hold *hold, int64_t
 			from_ns = 0;
 	}
 	patience_ns <<= PATIENCE_SHIFT * (lets < LETS_MOST ? lets : LETS_MOST);
-	from_ns = at_least(from_ns, hold->since_ns ? hold->since_ns : now_ns);
+	from_ns = clock_most_ns(from_ns, hold->since_ns ? hold->since_ns : now_ns);
 	*out_deadline_ns = from_ns + patience_ns;
 	if (now_ns < *out_deadline_ns)
 		return false;
@@ -183,9 +173,10 @@ static bool is_others_turn(struct pace *pace, uint32_t share_pct, struct pace_ho
 	if (!end_ns && was_held)
 		end_ns = pace_turn_others_ns(pace, now_ns);
 	if (end_ns)
-		answer_hold(hold, PACE_INFLIGHT, at_most(end_ns, now_ns + LOOK_NS), now_ns, out);
+		answer_hold(hold, PACE_INFLIGHT, clock_least_ns(end_ns, now_ns + LOOK_NS), now_ns,
+			    out);
 	else if (was_held && flight->unmeasured_ns != 0)
-		*inout_spare_ns -= at_most(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
+		*inout_spare_ns -= clock_least_ns(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
 	return end_ns != 0;
 }
 
@@ -194,8 +185,9 @@ static bool grant(struct pace *pace, uint32_t share_pct, const struct pace_hold 
 		  const struct pace_flight *flight, int64_t have_ns, int64_t spare_ns,
 		  int64_t cost_ns, int64_t now_ns, struct pace_answer *out)
 {
-	int64_t grant_ns = at_least(at_most(spare_ns / 4, most_grant_ns(share_pct, spare_ns)),
-				    cost_ns);
+	int64_t grant_ns = clock_most_ns(clock_least_ns(spare_ns / 4,
+							most_grant_ns(share_pct, spare_ns)),
+					 cost_ns);
 
 	if (!take_grant(pace, have_ns, flight->unmeasured_ns, grant_ns))
 		return false;
@@ -219,8 +211,9 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		pace_meet_note(pace, share_pct, now_ns);
 	if (share_pct == 0 || share_pct >= PACE_NO_LIMIT_PCT) {
 		pace_bucket_mark(pace);
-		pace_bucket_add(&own(pace)->unmeasured_ns, at_least(cost_ns, PACE_GRANT_MOST_NS));
-		answer_go(at_least(cost_ns, PACE_GRANT_MOST_NS), out_answer);
+		pace_bucket_add(&own(pace)->unmeasured_ns,
+				clock_most_ns(cost_ns, PACE_GRANT_MOST_NS));
+		answer_go(clock_most_ns(cost_ns, PACE_GRANT_MOST_NS), out_answer);
 		return;
 	}
 	for (int races = 0; races < RACES_MOST; races++) {
@@ -234,8 +227,9 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		}
 		meet_ns = pace_meet_until_ns(pace, hold, &have_ns, now_ns);
 		if (meet_ns) {
-			answer_hold(hold, PACE_DEBT, at_most(meet_ns, now_ns + ASKED_LOOK_NS),
-				    now_ns, out_answer);
+			answer_hold(hold, PACE_DEBT,
+				    clock_least_ns(meet_ns, now_ns + ASKED_LOOK_NS), now_ns,
+				    out_answer);
 			return;
 		}
 		if (is_second_spent(pace, share_pct, flight.unmeasured_ns, now_ns)) {
@@ -348,8 +342,8 @@ void pace_overlap(struct pace *pace, int64_t busy_ns, int64_t cost_ns)
 	uint64_t busy = old >> PACE_BUCKET_OVERLAP_BITS, cost = old & UINT32_MAX;
 
 	/* The caller's lock orders its own; another process has another slot. */
-	busy += (uint64_t)at_least(busy_ns, 0) / OVERLAP_UNIT_NS;
-	cost += (uint64_t)at_least(cost_ns, 0) / OVERLAP_UNIT_NS;
+	busy += (uint64_t)clock_most_ns(busy_ns, 0) / OVERLAP_UNIT_NS;
+	cost += (uint64_t)clock_most_ns(cost_ns, 0) / OVERLAP_UNIT_NS;
 	while (cost > OVERLAP_SPAN) {
 		busy /= 2;
 		cost /= 2;

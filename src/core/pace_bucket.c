@@ -10,16 +10,6 @@
 #define WORD_NS (3600 * NSEC_PER_SEC)
 enum { OVERLAP_LEAST_PART = 64 };
 
-static int64_t at_most(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t at_least(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 int64_t pace_bucket_word_ns(const uint64_t *word)
 {
 	uint64_t ns = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -56,7 +46,7 @@ void pace_bucket_mark(struct pace *pace)
 
 int64_t pace_cap_ns(uint32_t share_pct)
 {
-	return at_most(CAP_SPAN_NS * share_pct / PERCENT, CAP_NS);
+	return clock_least_ns(CAP_SPAN_NS * share_pct / PERCENT, CAP_NS);
 }
 
 int64_t pace_bucket_saving_ns(uint32_t share_pct)
@@ -71,7 +61,7 @@ int64_t pace_bucket_overlap(const struct pace_slot *slot)
 
 	if (cost == 0 || busy >= cost)
 		return 1024;
-	return at_least((int64_t)(busy * 1024 / cost), 1024 / OVERLAP_LEAST_PART);
+	return clock_most_ns((int64_t)(busy * 1024 / cost), 1024 / OVERLAP_LEAST_PART);
 }
 
 static int64_t overlapped_ns(const struct pace_slot *slot)
@@ -114,15 +104,17 @@ int64_t pace_bucket_change(struct pace *pace, uint32_t share_pct, int64_t cap_ns
 	struct pair old = pair_load(at), new;
 
 	do {
-		level = at_most(at_least((int64_t)old.first, least), most);
+		level = clock_least_ns(clock_most_ns((int64_t)old.first, least), most);
 		filled_ns = (int64_t)old.second;
 		/* From the future: the machine began anew. A moment ahead is another clock. */
 		if (filled_ns > now_ns + NSEC_PER_SEC || filled_ns < 0)
 			filled_ns = now_ns;
 		if (now_ns > filled_ns) {
-			level = at_least(level,
-					 at_most(cap, level + at_most(now_ns - filled_ns, WORD_NS) *
-								      share_pct));
+			level = clock_most_ns(
+				level,
+				clock_least_ns(cap,
+					       level + clock_least_ns(now_ns - filled_ns, WORD_NS) *
+							       share_pct));
 			filled_ns = now_ns;
 		}
 		level -= debit_ns * PERCENT;
@@ -143,9 +135,9 @@ int64_t pace_bucket_without_late(struct pace *pace, int64_t level_ns, int64_t ca
 	/* By one of those that see it: two would take it twice. */
 	if (over_ns > 0)
 		__atomic_compare_exchange_n(&pace->device->late_ns, &seen,
-					    (uint64_t)(late_ns - at_most(over_ns, late_ns)), false,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	return at_least(level_ns, at_most(level_ns + late_ns, cap_ns));
+					    (uint64_t)(late_ns - clock_least_ns(over_ns, late_ns)),
+					    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return clock_most_ns(level_ns, clock_least_ns(level_ns + late_ns, cap_ns));
 }
 
 int64_t pace_bucket_fill(struct pace *pace, uint32_t share_pct, const struct pace_flight *flight,
@@ -165,6 +157,6 @@ int64_t pace_bucket_fill(struct pace *pace, uint32_t share_pct, const struct pac
 
 int64_t pace_bucket_paid_after_ns(uint32_t share_pct, int64_t debt_ns)
 {
-	debt_ns += at_most(PACE_BURST_NS, pace_cap_ns(share_pct) / 2);
+	debt_ns += clock_least_ns(PACE_BURST_NS, pace_cap_ns(share_pct) / 2);
 	return (debt_ns * PERCENT + share_pct - 1) / share_pct;
 }

@@ -8,16 +8,6 @@
 /* Where neither of two devices has more that is late nobody waits for anybody: separate jobs. */
 #define WAITED_NS (5 * NSEC_PER_MSEC)
 
-static int64_t at_most(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t at_least(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 /*
  * Of the tenant's other devices on which linked processes wait or are waited for: what is in the
  * bucket that has least, INT64_MAX when there is none; and until when one is in debt, 0: none is.
@@ -43,9 +33,10 @@ static int64_t least_of_others_ns(struct pace *pace, int64_t now_ns, int64_t *ou
 		flight = pace_bucket_flight(&other);
 		have_ns = pace_bucket_fill(&other, pct, &flight, true, now_ns);
 		if (have_ns < 0)
-			*out_until_ns = at_least(*out_until_ns,
-						 now_ns + pace_bucket_paid_after_ns(pct, -have_ns));
-		least_ns = at_most(least_ns, have_ns);
+			*out_until_ns = clock_most_ns(*out_until_ns,
+						      now_ns + pace_bucket_paid_after_ns(pct,
+											 -have_ns));
+		least_ns = clock_least_ns(least_ns, have_ns);
 	}
 	return least_ns;
 }
@@ -68,6 +59,6 @@ int64_t pace_meet_until_ns(struct pace *pace, struct pace_hold *hold, int64_t *i
 	if (!hold->has_met || until_ns < hold->meet_ns)
 		hold->meet_ns = until_ns;
 	hold->has_met = true;
-	*inout_have_ns = at_most(*inout_have_ns, at_least(least_ns, 0));
+	*inout_have_ns = clock_least_ns(*inout_have_ns, clock_most_ns(least_ns, 0));
 	return hold->meet_ns > now_ns ? hold->meet_ns : 0;
 }

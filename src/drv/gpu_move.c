@@ -155,7 +155,7 @@ static int wait_part(struct gpu_move *m, struct part *part, int copy_rc)
 {
 	int rc = 0;
 
-	if (copy_rc == 0 && part->to > part->from)
+	if (copy_rc == 0)
 		rc = gpu_copy_wait(&m->copy, part->number, clock_now_ns() + m->copy_ns);
 	if (rc == -EBUSY)
 		return rc;

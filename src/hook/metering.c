@@ -407,23 +407,6 @@ void metering_launched_first(void)
 		pace_policy_launched(&state.s.region->hami->recent_kernel);
 }
 
-void metering_forget_graph(CUgraphExec exec)
-{
-	struct work_call call = work_graph(NULL, false, exec);
-
-	for (int d = 0; d < RATION_DEVICES; d++) {
-		struct meter *meter = atomic_load_explicit(&state.s.meters[d],
-							   memory_order_acquire);
-
-		if (!meter)
-			continue;
-		pthread_mutex_lock(&meter->lock);
-		means_forget(&meter->means, work_call_kind(&call));
-		pthread_mutex_unlock(&meter->lock);
-		again_void();
-	}
-}
-
 int64_t metering_tick(void)
 {
 	int64_t now_ns = clock_now_ns();
@@ -501,6 +484,25 @@ static bool is_metering(void)
 		if (atomic_load_explicit(&state.s.meters[d], memory_order_relaxed))
 			return true;
 	return false;
+}
+
+void metering_forget_graph(CUgraphExec exec)
+{
+	struct work_call call = work_graph(NULL, false, exec);
+
+	if (!is_metering())
+		return;
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load_explicit(&state.s.meters[d],
+							   memory_order_acquire);
+
+		if (!meter)
+			continue;
+		pthread_mutex_lock(&meter->lock);
+		means_forget(&meter->means, work_call_kind(&call));
+		pthread_mutex_unlock(&meter->lock);
+	}
+	again_void();
 }
 
 void metering_end_stream(CUstream stream)

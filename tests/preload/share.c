@@ -82,18 +82,24 @@ static bool launch_as_once(const char *form)
 	return true;
 }
 
+/* One thread of a function, in a stream of its own. */
+static CUDA_LAUNCH_PARAMS one_thread(CUfunction function, void **params)
+{
+	return (CUDA_LAUNCH_PARAMS){ .function = function,
+				     .gridDimX = 1,
+				     .gridDimY = 1,
+				     .gridDimZ = 1,
+				     .blockDimX = 1,
+				     .blockDimY = 1,
+				     .blockDimZ = 1,
+				     .hStream = new_stream(),
+				     .kernelParams = params };
+}
+
 static void launch_in_devices(unsigned long long ns)
 {
 	void *params[] = { &ns };
-	CUDA_LAUNCH_PARAMS launches = { .function = spin,
-					.gridDimX = 1,
-					.gridDimY = 1,
-					.gridDimZ = 1,
-					.blockDimX = 1,
-					.blockDimY = 1,
-					.blockDimZ = 1,
-					.hStream = new_stream(),
-					.kernelParams = params };
+	CUDA_LAUNCH_PARAMS launches = one_thread(spin, params);
 
 	OK(cuLaunchCooperativeKernelMultiDevice(&launches, 1, 0));
 }
@@ -478,15 +484,7 @@ static void *launch_on_both(void *arg)
 		int at = arg ? 1 - i : i;
 
 		OK(cuCtxSetCurrent(contexts[at]));
-		launches[i] = (CUDA_LAUNCH_PARAMS){ .function = spins[at],
-						    .gridDimX = 1,
-						    .gridDimY = 1,
-						    .gridDimZ = 1,
-						    .blockDimX = 1,
-						    .blockDimY = 1,
-						    .blockDimZ = 1,
-						    .hStream = new_stream(),
-						    .kernelParams = params };
+		launches[i] = one_thread(spins[at], params);
 	}
 	for (int i = 0; i < FAR_LAUNCHES; i++) {
 		OK(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0));

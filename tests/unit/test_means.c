@@ -50,15 +50,15 @@ static void what_may_wait_goes_for_what_it_takes_without(void **state)
 	(void)state;
 	entry->may_wait = 1;
 	/* The first was a wait of a second. */
-	means_learn_least(entry, 1000000000);
-	means_learn_least(entry, 1000);
+	means_learn(entry, 1000000000);
+	means_learn(entry, 1000);
 	assert_int_equal(means_cost_ns(entry), 1000);
 	for (int i = 0; i < 10; i++)
-		means_learn_least(entry, 1000000000);
+		means_learn(entry, 1000000000);
 	assert_in_range(means_cost_ns(entry), 1000, 1200);
 	/* It takes longer for good. */
 	for (int i = 0; i < 1000; i++)
-		means_learn_least(entry, 3000);
+		means_learn(entry, 3000);
 	assert_in_range(means_cost_ns(entry), 2900, 3000);
 	means_forget(&means, 7);
 	assert_false(means_may_wait(entry));

@@ -168,7 +168,7 @@ static int enter_large(struct object_device *d, const void *ctx, uint64_t bytes,
 	if (space) {
 		object_large_enter(o, space, bytes, new_id());
 	} else {
-		d->ending_bytes += o->node.bytes;
+		object_device_ending(d, o->node.bytes);
 		o->fence = 0;
 		TAILQ_INSERT_TAIL(&going, o, link);
 	}

@@ -39,7 +39,7 @@ static void end_space(struct object_space *space)
 	TAILQ_FOREACH(o, &going, link) {
 		o->space = NULL;
 		o->fence = 0;
-		d->ending_bytes += o->node.bytes;
+		object_device_ending(d, o->node.bytes);
 	}
 	/* What becomes of mappings with the context that they were made in is not relied on. */
 	object_spare_drop(d, INT64_MAX, &spares);

@@ -53,6 +53,17 @@ bool object_device_find(struct object_device *d, uint64_t addr, struct range_nod
 		       object_large_find((struct object *)node, addr, out_info);
 }
 
+void object_device_ending(struct object_device *d, uint64_t bytes)
+{
+	d->ending_bytes += bytes;
+}
+
+void object_device_ended(struct object_device *d, uint64_t bytes)
+{
+	d->ending_bytes -= bytes;
+	d->ended_bytes += bytes;
+}
+
 bool object_device_leave(struct object_space *space)
 {
 	return --space->users == 0 && space->is_emptied;

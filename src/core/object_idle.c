@@ -15,6 +15,7 @@
 
 /* How long a request waits for work that may still use what was freed before it. */
 #define FREED_WAIT_NS (10 * NSEC_PER_SEC)
+#define ENDING_NAP_NS (200 * NSEC_PER_USEC)
 /* A spare that was not wanted for so long goes. */
 #define SPARE_NS NSEC_PER_SEC
 /* Of the limit, or the card: so much may be spare, or a gigabyte, but never more than the half. */
@@ -46,15 +47,38 @@ void object_idle_poll(struct object_device *d, uint64_t done)
 	} while (is_more);
 }
 
-static void wait_for_freed(struct object_device *d, int64_t until_ns)
+/* True when the work of all that was freed is done. */
+static bool wait_for_freed(struct object_device *d, int64_t until_ns)
 {
 	uint64_t fence;
 
 	pthread_mutex_lock(&d->mutex);
 	fence = d->last_fence;
 	pthread_mutex_unlock(&d->mutex);
-	if (fence)
-		d->ops->bo->wait(d->owner, fence, until_ns);
+	return !fence || d->ops->bo->wait(d->owner, fence, until_ns) == 0;
+}
+
+/*
+ * Until what is being given back now is given back: other threads may be about it, who have it in
+ * hand, so that a reap of ours does not meet it.
+ */
+static void wait_for_ending(struct object_device *d, int64_t until_ns)
+{
+	bool is_over = false;
+	uint64_t bytes;
+
+	pthread_mutex_lock(&d->mutex);
+	bytes = d->ended_bytes + d->ending_bytes;
+	pthread_mutex_unlock(&d->mutex);
+	while (!is_over) {
+		backing_reap(&d->backing);
+		pthread_mutex_lock(&d->mutex);
+		is_over = d->ended_bytes >= bytes;
+		pthread_mutex_unlock(&d->mutex);
+		is_over = is_over || clock_now_ns() >= until_ns;
+		if (!is_over)
+			clock_sleep_ns(ENDING_NAP_NS);
+	}
 }
 
 /* Those freed before then go. */
@@ -71,13 +95,15 @@ static void drop_spares(struct object_device *d, int64_t before_ns)
 bool object_idle_reclaim(struct object_device *d, int64_t wait_until_ns)
 {
 	uint64_t ended = atomic_load(&d->backing.ended);
+	bool may_wait = wait_until_ns && wait_for_freed(d, wait_until_ns);
 
-	if (wait_until_ns)
-		wait_for_freed(d, wait_until_ns);
 	object_idle_poll(d, object_idle_ask(d));
 	object_small_shrink(d, 0);
 	drop_spares(d, INT64_MAX);
-	backing_reap(&d->backing);
+	if (may_wait)
+		wait_for_ending(d, wait_until_ns);
+	else
+		backing_reap(&d->backing);
 	return atomic_load(&d->backing.ended) != ended;
 }
 

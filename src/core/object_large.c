@@ -21,7 +21,7 @@ static void backing_ended(struct backing *backing, void *arg)
 	struct object *o = arg;
 
 	pthread_mutex_lock(&o->device->mutex);
-	o->device->ending_bytes -= backing->bytes;
+	object_device_ended(o->device, backing->bytes);
 	pthread_mutex_unlock(&o->device->mutex);
 	end(o);
 }

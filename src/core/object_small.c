@@ -264,7 +264,7 @@ static void extent_ended(struct backing *backing, void *arg)
 	struct slab_piece extent = { .addr = backing->addr, .bytes = backing->bytes };
 
 	pthread_mutex_lock(&d->mutex);
-	d->ending_bytes -= extent.bytes;
+	object_device_ended(d, extent.bytes);
 	region->held--;
 	if (!space->is_emptied) {
 		if (slab_shrink_end(space->slab, &extent))
@@ -358,7 +358,7 @@ static struct backing *take_empty(struct object_device *d, uint64_t keep_bytes)
 			region_of(&extent)->extents[(extent.addr - region_of(&extent)->node.start) /
 						    SLAB_BLOCK_BYTES];
 		set_extent(region_of(&extent), &extent, NULL);
-		d->ending_bytes += extent.bytes;
+		object_device_ending(d, extent.bytes);
 		return backing;
 	}
 	return NULL;
@@ -408,7 +408,7 @@ static struct backing *take_any(struct object_device *d, struct object_space *sp
 			extent = (struct slab_piece){ .addr = backing->addr,
 						      .bytes = backing->bytes };
 			set_extent(region, &extent, NULL);
-			d->ending_bytes += extent.bytes;
+			object_device_ending(d, extent.bytes);
 			return backing;
 		}
 	return NULL;

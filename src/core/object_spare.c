@@ -39,7 +39,7 @@ static void take_out(struct object_device *d, struct object *o)
 static void let_go(struct object_device *d, struct object *o, struct object_list *going)
 {
 	take_out(d, o);
-	d->ending_bytes += o->node.bytes;
+	object_device_ending(d, o->node.bytes);
 	TAILQ_INSERT_TAIL(going, o, link);
 }
 
@@ -58,7 +58,7 @@ void object_spare_give(struct object_device *d, struct object *object, uint64_t 
 
 	object->fence = fence;
 	if (s->off || bytes > s->bound_bytes || object->was_shared || rdma_is_there()) {
-		d->ending_bytes += bytes;
+		object_device_ending(d, bytes);
 		TAILQ_INSERT_TAIL(going, object, link);
 		return;
 	}

@@ -270,6 +270,26 @@ static void what_is_given_back_slowly_is_had(void)
 	CHECK_EQ(object_free(next), 0);
 }
 
+/* Also where it is the limit that has no room, and the other is the worker. */
+static void what_is_given_back_slowly_counts_until_then(void)
+{
+	pthread_t other;
+	uint64_t addr, next;
+
+	start("64m", RATION_FLAG_MOVABLE);
+	object_keep(false);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);
+	atomic_store(&gpu.done, 1);
+	atomic_store(&gpu.ends_slowly, true);
+	CHECK_EQ(pthread_create(&other, NULL, free_slowly, &addr), 0);
+	while (!atomic_load(&gpu.is_ending))
+		usleep(1000);
+	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &next), 0);
+	CHECK_EQ(charged(), 64 * MIB);
+	pthread_join(other, NULL);
+	CHECK_EQ(object_free(next), 0);
+}
+
 /* What is asked for goes, coldest first, as far as host memory has room; a pinned one stays. */
 static void objects_leave_the_card(void)
 {
@@ -515,6 +535,7 @@ int main(void)
 		fresh_test(random_programs_that_spill),
 		fresh_test(steps_that_fail),
 		fresh_test(what_is_given_back_slowly_is_had),
+		fresh_test(what_is_given_back_slowly_counts_until_then),
 		fresh_test(objects_leave_the_card),
 		fresh_test(what_was_freed_waits_for_its_work),
 		fresh_test(what_is_shared_stays),

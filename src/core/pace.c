@@ -173,8 +173,8 @@ static bool is_others_turn(struct pace *pace, uint32_t share_pct, struct pace_ho
 	if (!end_ns && was_held)
 		end_ns = pace_turn_others_ns(pace, now_ns);
 	if (end_ns)
-		answer_hold(hold, PACE_INFLIGHT, clock_least_ns(end_ns, now_ns + LOOK_NS), now_ns,
-			    out);
+		answer_wait(pace, hold, PACE_INFLIGHT, clock_least_ns(end_ns, now_ns + LOOK_NS),
+			    now_ns, out);
 	else if (was_held && flight->unmeasured_ns != 0)
 		*inout_spare_ns -= clock_least_ns(PACE_TURN_NS, pace_cap_ns(share_pct) / 2);
 	return end_ns != 0;

@@ -36,12 +36,13 @@ enum { PACE_NO_LIMIT_PCT = 100 };
  */
 #define PACE_TURN_NS INT64_C(160000)
 
-/* One process's place on one device. Constant after it was filled in. */
+/* One process's place on one device. Constant after it was filled in, but for the last. */
 struct pace {
 	struct pace_device *device;
 	unsigned slot;
 	struct pace_device *all; /* the tenant's devices, `device` is one of them */
 	unsigned count;
+	int64_t turn_ns; /* when its turn began (core/pace_turn.h); atomic */
 };
 
 /* One thread's hold. Zero before the first question of a launch; its thread's alone. */

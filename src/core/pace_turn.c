@@ -11,9 +11,11 @@ enum { SLOT_BITS = 10 };
 #define LATE_NS (2 * NSEC_PER_MSEC)
 #define EARLY_NS (200 * NSEC_PER_USEC)
 /* Who is held for less goes when it can: each turn to another process costs the device time. */
-#define PATIENT_NS (20 * NSEC_PER_MSEC)
+#define PATIENT_NS (15 * NSEC_PER_MSEC)
 /* Who has the turn goes on in it until another is held for so long. */
-#define DUE_NS (100 * NSEC_PER_MSEC)
+#define DUE_NS (15 * NSEC_PER_MSEC)
+/* But for so long: where many wait all are due. */
+#define LEAST_NS (2 * NSEC_PER_MSEC)
 /* No hold is longer before it asks again: what is further away is of another age. */
 #define FAR_NS NSEC_PER_SEC
 _Static_assert(PACE_SLOTS == 1 << SLOT_BITS, "a slot has its place in the word");
@@ -58,9 +60,11 @@ static int64_t held_since_ns(uint64_t first)
 /* Somebody else has been held for so long that this process's turn is not to go on. */
 static bool is_other_due(const struct pace *pace, int64_t now_ns)
 {
+	int64_t began_ns = __atomic_load_n(&pace->turn_ns, __ATOMIC_RELAXED);
 	uint64_t was = first(pace, now_ns);
 
-	return was && !is_own(pace, was) && now_ns - held_since_ns(was) >= DUE_NS;
+	return was && !is_own(pace, was) && now_ns - held_since_ns(was) >= DUE_NS &&
+	       now_ns - began_ns >= LEAST_NS;
 }
 
 int64_t pace_turn_others_ns(const struct pace *pace, int64_t now_ns)
@@ -86,6 +90,8 @@ bool pace_turn_extend(struct pace *pace, int64_t ns, int64_t now_ns)
 		new = (uint64_t)(end_ns / NSEC_PER_USEC) << SLOT_BITS | pace->slot;
 	} while (!__atomic_compare_exchange_n(&pace->device->turn, &old, new, true,
 					      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	if (!is_own(pace, old) || is_over(old, now_ns))
+		__atomic_store_n(&pace->turn_ns, now_ns, __ATOMIC_RELAXED);
 	return !is_own(pace, old) && now_ns - end_of(old) < NSEC_PER_SEC;
 }
 

@@ -18,9 +18,6 @@
 #define WARM_NS NSEC_PER_SEC
 #define JUDGED_NS (4 * NSEC_PER_SEC)
 
-/* No process is held for longer, for each of the tenant's. */
-#define HELD_MOST_NS (350 * NSEC_PER_MSEC)
-
 static int failures;
 static struct gpu gpu;
 static struct queue queue;
@@ -68,7 +65,7 @@ static void begin(const struct scene *scene, int64_t kernel_ns, uint32_t share_p
 struct outcome {
 	double pct; /* of the time, in which kernels of the tenant ran, or were preempted */
 	unsigned switches;
-	int64_t longest_hold_ns; /* of any process */
+	int64_t longest_hold_ns; /* of any process, in the time that is judged */
 };
 
 static int64_t longest_hold_ns(const struct scene *scene)
@@ -81,12 +78,32 @@ static int64_t longest_hold_ns(const struct scene *scene)
 	return longest_ns;
 }
 
+static void forget_holds(const struct scene *scene)
+{
+	for (int i = 0; i < scene->processes; i++)
+		tenant.processes[i].threads[0].longest_hold_ns = 0;
+}
+
+/*
+ * No process is held for longer: what one alone is at most, once for each that has turns on the device,
+ * with a kernel of the other's before it and one in it.
+ */
+static int64_t hold_most_ns(const struct scene *scene, int64_t kernel_ns, unsigned share_pct)
+{
+	int64_t alone_ns = (kernel_ns + 5 * NSEC_PER_MSEC) * (100 - share_pct) / share_pct +
+			   20 * NSEC_PER_MSEC;
+
+	return (scene->processes + scene->has_stranger) * (alone_ns + 2 * kernel_ns);
+}
+
 static struct outcome outcome_of(const struct scene *scene, int64_t kernel_ns, uint32_t share_pct)
 {
 	int64_t from_ns = BEGIN_NS + WARM_NS;
 	struct outcome out;
 
 	begin(scene, kernel_ns, share_pct);
+	queue_run(&queue, from_ns);
+	forget_holds(scene);
 	queue_run(&queue, from_ns + JUDGED_NS);
 	gpu_close(&gpu);
 	out = (struct outcome){ .pct = (double)gpu_busy_ns(&gpu, from_ns, queue.now_ns) * 100 /
@@ -103,17 +120,17 @@ static struct outcome outcome_of(const struct scene *scene, int64_t kernel_ns, u
 
 /*
  * A row: below the limit by no more than `under`, above it by no more than `over` points, and nobody is
- * held for ever.
+ * held for long.
  */
 static void judge(const struct scene *scene, int64_t kernel_ns, double under, double over)
 {
-	static const unsigned limits[] = { 10, 25, 50, 75 };
+	static const unsigned limits[] = { 10, 25, 50, 75, 90 };
 
 	printf("%-30s %6g ms", scene->name, (double)kernel_ns / 1e6);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		struct outcome o = outcome_of(scene, kernel_ns, limits[i]);
 		bool is_right = o.pct >= limits[i] - under && o.pct <= limits[i] + over &&
-				o.longest_hold_ns < scene->processes * HELD_MOST_NS;
+				o.longest_hold_ns <= hold_most_ns(scene, kernel_ns, limits[i]);
 
 		printf("  %6.2f (%4u, %3.0f ms)%s", o.pct, o.switches,
 		       (double)o.longest_hold_ns / 1e6, is_right ? "" : " FAILED");
@@ -194,7 +211,7 @@ int main(void)
 						 .has_free_marks = true };
 	static const int64_t kernels_ns[] = { 200000, 1000000, 2000000, 10000000 };
 
-	printf("Kernels' time, %% of all; limits 10, 25, 50, 75 %%\n");
+	printf("Kernels' time, %% of all; limits 10, 25, 50, 75, 90 %%\n");
 	for (int i = 0; i < 4; i++) {
 		judge(&two, kernels_ns[i], 1.25, 1);
 		judge(&two_spin, kernels_ns[i], 1.25, 1);
@@ -206,7 +223,7 @@ int main(void)
 	judge(&two, 20000, 1.25, 1);
 	judge(&sixteen, 20000, 1.5, 1);
 	/* A kernel that is preempted counts as busy, and of such short ones nearly always one is. */
-	judge(&beside, 20000, 1.25, 4);
+	judge(&beside, 20000, 1.25, 5);
 	/* Nothing tells when their turn came: they get less than the limit, by what switching takes. */
 	for (int i = 0; i < 4; i++)
 		judge(&free_marks, kernels_ns[i], 25, 1);

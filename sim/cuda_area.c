@@ -8,6 +8,7 @@
 #include "cuda_heap.h"
 #include "cuda_managed.h"
 #include "cuda_range.h"
+#include "cuda_sparse.h"
 #include "cuda_vmm.h"
 #include "machine.h"
 
@@ -137,7 +138,7 @@ static bool do_piece(const struct cuda_area *area, uint64_t dst, uint64_t src, u
 	if (allowed && area->value_bytes)
 		fill((char *)dst, bytes, area->value, area->value_bytes);
 	else if (allowed)
-		memmove((char *)dst, (const char *)src, bytes);
+		cuda_sparse_copy(dst, src, bytes);
 	cuda_range_unlock();
 	return allowed;
 }

@@ -422,6 +422,72 @@ static void holes(void)
 	OK(cuMemAddressFree(a, 16 * MIB));
 }
 
+static uint64_t drawn = 88172645463325252;
+
+static uint64_t draw(uint64_t most)
+{
+	drawn ^= drawn << 13;
+	drawn ^= drawn >> 7;
+	drawn ^= drawn << 17;
+	return drawn % most;
+}
+
+/* Memory of one handle, mapped, of which a model in host memory says what it has. */
+static CUdeviceptr map_new(const CUmemAllocationProp *prop)
+{
+	CUdeviceptr address = reserve(UNIT);
+	CUmemGenericAllocationHandle handle = 0;
+
+	OK(cuMemCreate(&handle, UNIT, prop, 0));
+	OK(cuMemMap(address, UNIT, 0, handle, 0));
+	OK(cuMemRelease(handle));
+	allow(address, UNIT);
+	return address;
+}
+
+/* What was never written is copied as zeros, whatever was there, between all kinds of memory. */
+static void sparse(void)
+{
+	enum { KINDS = 4, ROUNDS = 300 };
+	static unsigned char model[KINDS][UNIT], back[UNIT];
+	CUmemAllocationProp device = device_prop(0), host = device_prop(0);
+	CUdeviceptr at[KINDS];
+
+	host.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+	at[0] = map_new(&device);
+	at[1] = map_new(&host);
+	OK(cuMemAlloc_v2(&at[2], UNIT));
+	OK(cuMemHostAlloc((void **)&at[3], UNIT, 0));
+	memset((void *)at[3], 0, UNIT);
+	OK(cuMemsetD8_v2(at[2], 0, UNIT));
+	for (int round = 0; round < ROUNDS; round++) {
+		unsigned to = (unsigned)draw(KINDS), from = (unsigned)draw(KINDS);
+		uint64_t offset = draw(UNIT), bytes = draw(UNIT - offset) + 1;
+
+		if (round % 3 == 0) {
+			bytes = bytes % 9000 + 1;
+			bytes = bytes < UNIT - offset ? bytes : UNIT - offset;
+			OK(cuMemsetD8_v2(at[to], (unsigned char)round, bytes));
+			memset(model[to], (unsigned char)round, bytes);
+		} else if (to != from) {
+			OK(cuMemcpy(at[to] + offset, at[from] + offset, bytes));
+			memcpy(model[to] + offset, model[from] + offset, bytes);
+		}
+		if (round % 50 == 0)
+			OK(cuMemsetD8_v2(at[to] + offset, 7, bytes));
+		if (round % 50 == 0)
+			memset(model[to] + offset, 7, bytes);
+		OK(cuMemcpyDtoH_v2(back, at[to], UNIT));
+		TRUE(memcmp(back, model[to], UNIT) == 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		OK(cuMemUnmap(at[i], UNIT));
+		OK(cuMemAddressFree(at[i], UNIT));
+	}
+	OK(cuMemFree_v2(at[2]));
+	OK(cuMemFreeHost((void *)at[3]));
+}
+
 int main(void)
 {
 	uint64_t start;
@@ -441,6 +507,7 @@ int main(void)
 	faults();
 	unmap_under_kernel();
 	two_devices();
+	sparse();
 	TRUE(check_free_bytes() == start);
 	return check_end();
 }

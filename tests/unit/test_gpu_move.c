@@ -59,7 +59,7 @@ static void check_whole(unsigned i)
 		CHECK_EQ(res, CUDA_SUCCESS);
 		CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	}
-	CHECK(moving_seems_whole(&objects[i], i + 1));
+	CHECK(moving_holds(&objects[i], i + 1));
 }
 
 /* As move_all(), with more patience than the owner has. How many calls the last attempt made. */
@@ -522,7 +522,7 @@ static void nothing_is_lost_or_left_over(void)
 		no_gate_is_shut();
 		for (unsigned i = 0; i < MANY; i++) {
 			CHECK(!many[i].is_lost && many[i].place != BO_NONE);
-			CHECK(many[i].place == BO_SYSTEM || moving_seems_whole(&many[i], i + 1));
+			CHECK(many[i].place == BO_SYSTEM || moving_holds(&many[i], i + 1));
 		}
 		if (dice(10) == 0)
 			gpu_bo_trim(gpu.owner, dice(8) * GRAIN);

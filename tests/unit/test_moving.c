@@ -86,7 +86,7 @@ static void bytes_survive_thousands_of_moves(void)
 		CHECK_EQ(rc, 0);
 		if (place == BO_SYSTEM)
 			continue;
-		CHECK(moving_seems_whole(some[0], seeds[first]));
+		CHECK(moving_holds(some[0], seeds[first]));
 		if (random_of(&state, 20) == 0) {
 			CHECK(moving_holds(some[0], seeds[first]));
 			moving_fill(some[0], seeds[first] += OBJECTS);
@@ -130,7 +130,7 @@ static void objects_change_places(void)
 		for (unsigned k = 0; k < most; k++)
 			CHECK(goes[k].bo->place == BO_GTT && comes[k].bo->place == BO_VRAM);
 		for (unsigned i = 0; i < OBJECTS; i++)
-			CHECK(moving_seems_whole(&objects[i], i + 1));
+			CHECK(moving_holds(&objects[i], i + 1));
 	}
 	for (unsigned i = 0; i < OBJECTS; i++) {
 		CHECK(moving_holds(&objects[i], i + 1));

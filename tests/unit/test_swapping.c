@@ -75,7 +75,7 @@ static unsigned check_all(void)
 
 		CHECK(!bo->is_lost);
 		CHECK(bo->place == BO_VRAM || bo->place == BO_GTT);
-		CHECK(moving_seems_whole(bo, i + 1));
+		CHECK(moving_holds(bo, i + 1));
 		near += bo->place == BO_VRAM;
 	}
 	CHECK(near <= s.count);

@@ -1,0 +1,123 @@
+#include "cuda_sparse.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_device.h"
+#include "cuda_handle.h"
+#include "cuda_heap.h"
+#include "cuda_range.h"
+
+/* Less is copied without a look. */
+enum { LEAST_BYTES = 64 << 10, PAGE_BYTES = 4096 };
+
+/* Where bytes are in a file. */
+struct place {
+	int fd;
+	uint64_t offset, left_bytes; /* left: of the range */
+};
+
+/* False where they are in none, or none that is known. */
+static bool find(uint64_t address, struct place *out)
+{
+	const struct cuda_range *range = cuda_range_find(address);
+	const struct cuda_handle *handle;
+	uint64_t at;
+
+	if (!range)
+		return false;
+	out->left_bytes = range->start + range->size_bytes - address;
+	if (range->kind == RANGE_LINEAR)
+		return cuda_heap_file(cuda_device_index(range->dev), address, &out->fd,
+				      &out->offset) == 0;
+	if (range->kind != RANGE_MAPPED)
+		return false;
+	handle = range->handle;
+	at = address - range->start;
+	if (handle->address)
+		return cuda_heap_file(handle->index, handle->address + at, &out->fd,
+				      &out->offset) == 0;
+	out->fd = handle->fd;
+	out->offset = at;
+	return handle->fd >= 0;
+}
+
+/* How far from `offset` the file has a hole, or data, of `bytes` at most. */
+static uint64_t extent(int fd, uint64_t offset, uint64_t bytes, int whence)
+{
+	off_t at = lseek(fd, (off_t)offset, whence);
+
+	if (at < 0)
+		return whence == SEEK_DATA ? bytes : 0;
+	return (uint64_t)at - offset < bytes ? (uint64_t)at - offset : bytes;
+}
+
+/* Zeros: what whole pages of a file are becomes holes. */
+static void clear(uint64_t dst, const struct place *to, uint64_t bytes)
+{
+	uint64_t first = (PAGE_BYTES - dst % PAGE_BYTES) % PAGE_BYTES, whole;
+
+	if (!to || first >= bytes) {
+		memset((void *)dst, 0, bytes);
+		return;
+	}
+	whole = (bytes - first) / PAGE_BYTES * PAGE_BYTES;
+	memset((void *)dst, 0, first);
+	if (fallocate(to->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)(to->offset + first), (off_t)whole) != 0)
+		memset((void *)(dst + first), 0, whole);
+	memset((void *)(dst + first + whole), 0, bytes - first - whole);
+}
+
+/* Of one file into one place; `to` is NULL where that is in no file. */
+static void copy_from(const struct place *from, const struct place *to, uint64_t dst, uint64_t src,
+		      uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes;) {
+		uint64_t hole = extent(from->fd, from->offset + at, bytes - at, SEEK_DATA);
+		struct place rest = to ? *to : (struct place){ 0 };
+		uint64_t data;
+
+		rest.offset += at;
+		if (hole)
+			clear(dst + at, to ? &rest : NULL, hole);
+		at += hole;
+		data = at < bytes ?
+			       extent(from->fd, from->offset + at, bytes - at, SEEK_HOLE) :
+			       0;
+		/* A file that cannot be asked, or that changed meanwhile. */
+		if (!data)
+			data = bytes - at;
+		memmove((void *)(dst + at), (const void *)(src + at), data);
+		at += data;
+	}
+}
+
+void cuda_sparse_copy(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	while (bytes) {
+		struct place from, to;
+		uint64_t piece = bytes;
+		bool is_to = false;
+
+		if (bytes < LEAST_BYTES || !find(src, &from)) {
+			memmove((void *)dst, (const void *)src, bytes);
+			return;
+		}
+		is_to = find(dst, &to);
+		if (from.left_bytes < piece)
+			piece = from.left_bytes;
+		if (is_to && to.left_bytes < piece)
+			piece = to.left_bytes;
+		/* Within one file they may overlap. */
+		if (is_to && from.fd == to.fd)
+			memmove((void *)dst, (const void *)src, piece);
+		else
+			copy_from(&from, is_to ? &to : NULL, dst, src, piece);
+		dst += piece;
+		src += piece;
+		bytes -= piece;
+	}
+}

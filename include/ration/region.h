@@ -18,7 +18,8 @@
  *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and
- *   a fork child may keep it: there a living or dead owner of our own pid namespace decides.)
+ *   a fork child may keep it: there `lifeline` decides, or a living or dead owner of our own pid
+ *   namespace.)
  *   The owner changes its slot and nobody else; who takes a slot or reaps it has its
  *   RATION_LOCK_REAP meanwhile.
  *   Creation, attaching and changes of the device table, mem_spec and sm_spec happen under the
@@ -153,10 +154,18 @@ struct ration_slot {
 	_Alignas(64) uint64_t
 		start_ticks; /* of the process, /proc/PID/stat field 22; 0 = not known */
 	uint32_t pid;        /* information: liveness is the byte lock */
-	uint32_t reserved0;
+	/*
+	 * Where the byte may be lost, System V shared memory that the kernel removes with the
+	 * owner: 1 + its id; 0 = none.
+	 */
+	uint32_t lifeline;
 	char comm[16];
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
-	uint32_t by_descriptor; /* 1: the byte is held so, and may be lost while the owner lives */
+	/*
+	 * Not 0: the byte is held so, and may be lost while the owner lives. The inode of the IPC
+	 * namespace `lifeline` is of; 1 = not known.
+	 */
+	uint32_t by_descriptor;
 	/* Devices on which the owner has allocations that share blocks, as bits. Atomic. */
 	uint32_t small_devices;
 	/*

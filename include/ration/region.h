@@ -217,7 +217,9 @@ struct ration_residency {
 	 * kept_bytes cannot be had.
 	 */
 	uint32_t room_answered, room_missed;
-	uint64_t reserved[3];
+	uint32_t suspend_answered; /* suspend_asks, when suspend_rc was found; written after it */
+	uint32_t reserved0;
+	uint64_t reserved[2];
 };
 
 /* What is asked of a tenant. */
@@ -264,7 +266,8 @@ struct ration_region {
 	 * may find out there whether the driver has room for another. Atomic, any process.
 	 */
 	uint32_t kept_devices;
-	uint32_t reserved1;
+	/* Raised with each word of suspend_want, after it: what was refused is tried again. Atomic. */
+	uint32_t suspend_asks;
 	uint64_t reserved[12];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
@@ -339,7 +342,9 @@ RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
 RATION_AT(ration_region, pace, 1388544);
 RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
+RATION_AT(ration_region, suspend_asks, 2460);
 RATION_AT(ration_residency, room_answered, 416);
+RATION_AT(ration_residency, suspend_answered, 424);
 _Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");

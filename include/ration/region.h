@@ -266,9 +266,10 @@ struct ration_region {
 	 * may find out there whether the driver has room for another. Atomic, any process.
 	 */
 	uint32_t kept_devices;
-	/* Raised with each word of suspend_want, after it: what was refused is tried again. Atomic. */
+	/* Raised after each word of suspend_want: what was refused is tried again. Atomic. */
 	uint32_t suspend_asks;
-	uint64_t reserved[12];
+	uint64_t reaped_ns; /* CLOCK_MONOTONIC; when a worker last looked for the dead; atomic */
+	uint64_t reserved[11];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];

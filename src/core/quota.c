@@ -287,6 +287,11 @@ void quota_reap(void)
 	reap();
 }
 
+void quota_tidy(int64_t now_ns)
+{
+	reaper_tick(state.s.region, (int)state.s.slot, now_ns);
+}
+
 void quota_keep_block(struct dev dev, bool has_small)
 {
 	uint32_t bit = UINT32_C(1) << dev.v;

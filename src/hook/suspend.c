@@ -36,8 +36,8 @@ struct suspend_state {
 	struct region *region;  /* constant after suspend_start(), NULL: nothing is asked of it */
 	_Atomic unsigned state; /* enum state; the worker writes */
 	/* the worker's */
-	int64_t again_ns; /* when the next attempt is due, 0: at once */
-	int64_t pause_ns; /* before the one after */
+	int64_t again_ns;       /* when the next attempt is due, 0: at once */
+	int64_t pause_ns;       /* before the one after */
 	uint32_t resumes, asks; /* the region's words, as seen last */
 	enum ration_suspend want;
 	bool is_told;

@@ -57,6 +57,7 @@ static void look(void)
 {
 	quota_check_path();
 	quota_hold_slot();
+	quota_tidy(clock_now_ns());
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };
 		struct dev dev;

@@ -55,7 +55,7 @@ class Mounted:
         self.keeper.communicate()
 
 
-@pytest.fixture(name="mounted", params=["tmpfs", "overlay", "lower", "disk"])
+@pytest.fixture(name="mounted", params=["overlay", "lower", "tmpfs", "disk"])
 def make_mounted(request, place):
     needs(is_root(), "only root can mount")
     mounted = Mounted(place, request.param)
@@ -65,17 +65,18 @@ def make_mounted(request, place):
 
 # What the one process does until it holds TAKES MiB, in the order of its life.
 CLOSES = {
+    "after": ["init", "context", "take", TAKES, "close"],
+    "after a child": ["init", "context", "take", TAKES, "leave", "close"],
     "never": ["init", "context", "take", TAKES],
     "before": ["close", "init", "context", "take", TAKES],
     "between": ["init", "close", "context", "take", TAKES],
-    "after": ["init", "context", "take", TAKES, "close"],
     "filled": ["init", "context", "take", TAKES, "fill"],
     "in a child": ["child", "init", "close", "context", "take", TAKES, "close"],
-    "after a child": ["init", "context", "take", TAKES, "leave", "close"],
 }
 
 
-@pytest.mark.parametrize("other_pids", [False, True], ids=["same pids", "other pids"])
+@pytest.mark.some
+@pytest.mark.parametrize("other_pids", [True, False], ids=["other pids", "same pids"])
 @pytest.mark.parametrize("when", CLOSES)
 def test_who_closes_what_it_does_not_know(mounted, when, other_pids):
     """Nobody gives away what it holds, nor its place, and it goes on."""
@@ -88,7 +89,8 @@ def test_who_closes_what_it_does_not_know(mounted, when, other_pids):
     owner.go().end()
 
 
-@pytest.mark.parametrize("other_pids", [False, True], ids=["same pids", "other pids"])
+@pytest.mark.some
+@pytest.mark.parametrize("other_pids", [True, False], ids=["other pids", "same pids"])
 @pytest.mark.parametrize("when", CLOSES)
 def test_who_closed_it_dies(mounted, when, other_pids):
     """What it held is there for the next."""
@@ -99,9 +101,11 @@ def test_who_closed_it_dies(mounted, when, other_pids):
     other.go().end()
 
 
-# Two that are both pid 1 of a namespace.
+@pytest.mark.some
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
 @pytest.mark.parametrize("when", CLOSES)
 def test_two_of_the_same_pid(mounted, when):
+    """Each is the first of a pid namespace."""
     owner = mounted.start(*CLOSES[when], "pause", "held", "take", 2, "give", "pause", "alive",
                           other_pids=True).await_word("held")
     other = mounted.start("context", "most", "pause", "full", other_pids=True).await_word("full")
@@ -142,7 +146,9 @@ def steps_from(steps, root):
     return [root if step == "ROOT" else step for step in steps]
 
 
-@pytest.mark.parametrize("other_pids", [False, True], ids=["same pids", "other pids"])
+@pytest.mark.some
+@pytest.mark.parametrize("other_pids", [True, False], ids=["other pids", "same pids"])
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
 @pytest.mark.parametrize("when", [*ROOTS, *BARE_ROOTS])
 def test_who_changes_its_root(mounted, root, when, other_pids):
     """It has its place, and what the dead held, of which another has to tell it where it can open nothing."""
@@ -160,6 +166,8 @@ def test_who_changes_its_root(mounted, root, when, other_pids):
     owner.go().end()
 
 
+@pytest.mark.some
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
 @pytest.mark.parametrize("steps", [["view", "root", "ROOT"], ["view", "child", "root", "ROOT"],
                                    ["view", "root", "ROOT", "child"]], ids=" ".join)
 def test_a_limit_is_had_once(mounted, root, steps):

@@ -39,9 +39,10 @@ class Mounted:
                               ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0")
         place.region = f"/proc/{self.keeper.pid}/root{self.folder}/region"
 
-    def start(self, *steps, other_pids=False):
+    def start(self, *steps, other_pids=False, other_ipc=False):
         enter = ["nsenter", f"--mount=/proc/{self.keeper.pid}/ns/mnt"]
-        return self.place.start(*enter, *(OTHER_PIDS if other_pids else []), PROGRAMS / "keeps", *steps)
+        return self.place.start(*enter, *(OTHER_PIDS if other_pids else []),
+                                *(["unshare", "--ipc"] if other_ipc else []), PROGRAMS / "keeps", *steps)
 
     def show(self, folder, root):
         """Has the folder, which the software GPU needs, in the other root too."""
@@ -113,6 +114,18 @@ def test_two_of_the_same_pid(mounted, when):
     other.go().end()
     owner.go().await_word("alive")
     owner.go().end()
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("when", ["never", "after", "after a child"])
+def test_a_container_that_comes_again(mounted, when):
+    """No namespace of the one that was killed is known to the next, whose limit is a new one."""
+    owner = mounted.start(*CLOSES[when], "pause", "held", other_pids=True, other_ipc=True).await_word("held")
+    owner.kill()
+    mounted.place.settings["RATION_MEM"] = LIMIT // 2
+    other = mounted.start("context", "most", "pause", "full", other_pids=True, other_ipc=True).await_word("full")
+    assert other.said[0] == f"got {(LIMIT // 2 - CONTEXT) // MIB}"
+    other.go().end()
 
 
 # With what it needs to give back what the dead hold, and without.

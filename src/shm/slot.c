@@ -23,9 +23,20 @@ enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
 /* How long a slot of our own that was lost may be another's: one reaps it. */
 #define RETAKE_WAIT_NS (10 * NSEC_PER_MSEC)
 
+/*
+ * How long the lifeline of one whose byte is locked has been gone when he has ended: it goes before
+ * his descriptors are closed, the driver's among them, which takes it some time.
+ */
+#define GONE_NS (2 * NSEC_PER_SEC)
+
 /* Threads of this process reap in turn; between processes RATION_LOCK_REAP orders them. */
 struct slot_reaping {
 	pthread_mutex_t mutex;
+	/* mutex: since when the owner's lifeline has been seen gone, 0 = not; and which it was */
+	struct {
+		int64_t since_ns;
+		uint32_t lifeline;
+	} gone[HAMI_SLOTS];
 };
 PROCESS_STATE(slot_reaping, reaping);
 
@@ -333,6 +344,22 @@ void slot_vacate(struct region *r, const struct slot *slot)
 		clear_hami(&r->hami->procs[slot->index]);
 }
 
+/* True when slot i's owner has ended, of whatever pid namespace he was, and a child has the byte. */
+static bool is_long_gone(const struct ration_slot *s, unsigned i)
+{
+	int64_t now_ns = clock_now_ns();
+
+	if (!s->by_descriptor || !s->pid || occupant_life(s) != OCCUPANT_DEAD) {
+		reaping.s.gone[i].since_ns = 0;
+		return false;
+	}
+	if (reaping.s.gone[i].since_ns == 0 || reaping.s.gone[i].lifeline != s->lifeline) {
+		reaping.s.gone[i].since_ns = now_ns;
+		reaping.s.gone[i].lifeline = s->lifeline;
+	}
+	return now_ns - reaping.s.gone[i].since_ns >= GONE_NS;
+}
+
 /*
  * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who
  * has just taken the byte waits before the slot is its own. True when it was.
@@ -340,16 +367,17 @@ void slot_vacate(struct region *r, const struct slot *slot)
 static bool reap_locked(struct region *r, int fd, unsigned i)
 {
 	bool is_free = lock_try(fd, RATION_LOCK_SLOT + i, 1) == 0;
+	struct ration_slot *s = &r->own->slots[i];
 	bool is_dead;
 
 	/*
 	 * A child of the owner may have the byte; where it is free a living owner may have lost it.
 	 */
-	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) : slot_is_orphan(&r->own->slots[i]);
+	is_dead = is_free ? !slot_is_robbed(s) : slot_is_orphan(s) || is_long_gone(s, i);
 	if (is_dead) {
 		give_back(r, i);
 		clear_hami(&r->hami->procs[i]);
-		r->own->slots[i].pid = 0;
+		s->pid = 0;
 		if (is_free)
 			hint_set(r, i, 0);
 	}

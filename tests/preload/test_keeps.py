@@ -1,6 +1,9 @@
 """A process keeps its place in the region whatever it closes, wherever its root is; so its limit holds."""
 import os
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +25,22 @@ MOUNTS = {
     "disk": "true",
 }
 OTHER_PIDS = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def outer_pid(comm, above):
+    """The oldest process of that name below another."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            continue
+        parents[int(folder.name)] = (name, int(fields.split()[1]))
+    def is_below(pid):
+        while pid in parents and pid != above:
+            pid = parents[pid][1]
+        return pid == above
+    return min(pid for pid, (name, _) in parents.items() if name == comm and is_below(pid))
 
 
 class Mounted:
@@ -125,6 +144,25 @@ def test_a_container_that_comes_again(mounted, when):
     mounted.place.settings["RATION_MEM"] = LIMIT // 2
     other = mounted.start("context", "most", "pause", "full", other_pids=True, other_ipc=True).await_word("full")
     assert other.said[0] == f"got {(LIMIT // 2 - CONTEXT) // MIB}"
+    other.go().end()
+
+
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
+@pytest.mark.parametrize("waited", [True, False], ids=["waited for", "a zombie"])
+def test_a_child_outlives_it(mounted, waited):
+    """It has what its parent inherited to it, the lock on overlayfs too, in a pid namespace that lives on."""
+    place = mounted.place
+    script = 'exec 3<&0; "$0" "$@" <&3 & ' + ("wait; exec sleep 60" if waited else "exec sleep 60")
+    inner = place.start("nsenter", f"--mount=/proc/{mounted.keeper.pid}/ns/mnt", *OTHER_PIDS, "sh", "-c", script,
+                        PROGRAMS / "keeps", *CLOSES["never"], "leave", "pause", "held").await_word("held")
+    other = mounted.start("context", "pause", "ready", "most", "pause", "full").await_word("ready")
+    assert place.charged() == (TAKES * MIB + 2 * CONTEXT)
+    os.kill(outer_pid("keeps", inner.pid), signal.SIGKILL)
+    end = time.monotonic() + 60
+    while place.charged() > CONTEXT and time.monotonic() < end:
+        time.sleep(0.05)
+    other.go().await_word("full")
+    assert other.said[-2] == f"got {(LIMIT - CONTEXT) // MIB}"
     other.go().end()
 
 

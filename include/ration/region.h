@@ -217,7 +217,7 @@ struct ration_residency {
 	 * kept_bytes cannot be had.
 	 */
 	uint32_t room_answered, room_missed;
-	uint32_t suspend_answered; /* suspend_asks, when suspend_rc was found; written after it */
+	uint32_t suspend_answered; /* suspend_asks as of suspend_rc; written after it */
 	uint32_t reserved0;
 	uint64_t reserved[2];
 };

@@ -344,7 +344,7 @@ void slot_vacate(struct region *r, const struct slot *slot)
 		clear_hami(&r->hami->procs[slot->index]);
 }
 
-/* True when slot i's owner has ended, of whatever pid namespace he was, and a child has the byte. */
+/* True when slot i's owner, of whatever pid namespace, has ended, and a child has the byte. */
 static bool is_long_gone(const struct ration_slot *s, unsigned i)
 {
 	int64_t now_ns = clock_now_ns();

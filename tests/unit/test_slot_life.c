@@ -368,8 +368,8 @@ static void test_overlay_with_a_region_in_the_image(void **state)
 }
 
 /*
- * Where the system has no shared memory to tell who lives: a child has the descriptor that its parent
- * lost, with the lock. That is no other's slot.
+ * Where the system has no shared memory to tell who lives: a child has the descriptor that its
+ * parent lost, with the lock. That is no other's slot.
  */
 static void body_overlay_child_has_it(void *arg)
 {

@@ -2,6 +2,7 @@
 #include "core/context.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/lodger.h"
 #include "core/module.h"
 #include "core/object_context.h"
 #include "core/small.h"
@@ -204,6 +205,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		cost.bytes += local_end(e->area);
 		library_end_context(e->ctx);
 		module_end_context(e->ctx);
+		lodger_end_context(e->ctx);
 		untold_take_context(e->ctx, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
@@ -381,6 +383,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	charge_over();
 	library_end_context(e.ctx);
 	module_end_context(e.ctx);
+	lodger_end_context(e.ctx);
 	untold_take_context(e.ctx, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);

@@ -4,6 +4,7 @@
  */
 #include "core/gate.h"
 #include "core/library.h"
+#include "core/lodger.h"
 #include "core/small.h"
 #include "core/untold.h"
 #include "drv/gpu_cuda.h"
@@ -25,22 +26,26 @@ static void keep(struct overhead *o, const void *owner)
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
-			      uint64_t code_bytes)
+			      const struct loading *loading)
 {
+	struct lodger *lodgers;
+
 	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
 		return res;
 	}
+	overhead_lodge(o, *module, loading->shared_bytes);
 	if (overhead_finish(o) == 0) {
 		if (o->counts)
-			code_loaded(*module, code_bytes);
+			code_loaded(*module, loading->later_bytes);
 		keep(o, *module);
 		/* Only now: for itself nothing is kept back. */
 		if (o->counts)
 			small_note_code(o->dev);
 		return res;
 	}
-	GATE_CALL(real.cuModuleUnload(*module));
+	lodgers = lodger_take(*module);
+	lodger_over(lodgers, GATE_CALL(real.cuModuleUnload(*module)) == CUDA_SUCCESS);
 	return overhead_refuse(o);
 }
 
@@ -48,23 +53,22 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
  * Defines hook_<sym>(params): a load of a module into *out_module, of an image that `image` reads,
  * that calls the driver with args.
  */
-#define LOAD_MODULE(sym, image, params, args)                                          \
-	CUresult hook_##sym params                                                     \
-	{                                                                              \
-		struct loading loading = { 0 };                                        \
-		struct overhead o;                                                     \
-		CUresult res;                                                          \
-                                                                                       \
-		if (!ENTER_HAS(sym))                                                   \
-			return enter_missing();                                        \
-		overhead_begin(&o);                                                    \
-		if (o.counts)                                                          \
-			loading = (image);                                             \
-		res = overhead_reserve(&o, loading.bytes);                             \
-		if (res != CUDA_SUCCESS)                                               \
-			return res;                                                    \
-		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module, \
-				     loading.later_bytes);                             \
+#define LOAD_MODULE(sym, image, params, args)                                                     \
+	CUresult hook_##sym params                                                                \
+	{                                                                                         \
+		struct loading loading = { 0 };                                                   \
+		struct overhead o;                                                                \
+		CUresult res;                                                                     \
+                                                                                                  \
+		if (!ENTER_HAS(sym))                                                              \
+			return enter_missing();                                                   \
+		overhead_begin(&o);                                                               \
+		if (o.counts)                                                                     \
+			loading = (image);                                                        \
+		res = overhead_reserve(&o, loading.bytes);                                        \
+		if (res != CUDA_SUCCESS)                                                          \
+			return res;                                                               \
+		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module, &loading); \
 	}
 
 LOAD_MODULE(cuModuleLoad, loading_read_file(path, LOADING_HERE),
@@ -85,18 +89,23 @@ LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image, LOADING_HERE),
 static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library,
 			       struct library_need need)
 {
+	struct lodger *lodgers;
+
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
 	else if (init_is_member())
 		library_note(*library, need);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (loading_is_eager())
+		overhead_lodge(o, *library, need.shared_bytes);
 	if (overhead_finish(o) == 0) {
 		keep(o, *library);
 		return res;
 	}
 	library_end(*library);
-	GATE_CALL(real.cuLibraryUnload(*library));
+	lodgers = lodger_take(*library);
+	lodger_over(lodgers, GATE_CALL(real.cuLibraryUnload(*library)) == CUDA_SUCCESS);
 	return overhead_refuse(o);
 }
 
@@ -172,6 +181,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 struct unload {
 	struct overhead overhead;
 	uint64_t untold_bytes[RATION_DEVICES];
+	struct lodger *lodgers;
 };
 
 /* Nobody takes what an unload gives back for something else's. */
@@ -179,6 +189,7 @@ static void begin_unload(struct unload *u, const void *owner)
 {
 	*u = (struct unload){ .untold_bytes = { 0 } };
 	overhead_begin(&u->overhead);
+	u->lodgers = lodger_take(owner);
 	untold_take(owner, u->untold_bytes);
 	if (u->overhead.counts)
 		charge_begin();
@@ -190,6 +201,7 @@ static void begin_unload(struct unload *u, const void *owner)
  */
 static CUresult finish_unload(struct unload *u, CUresult res)
 {
+	lodger_over(u->lodgers, res == CUDA_SUCCESS);
 	if (u->overhead.counts)
 		charge_over();
 	if (res == CUDA_SUCCESS) {

@@ -14,6 +14,7 @@
 #include "hook/ipc_import.h"
 #include "hook/making.h"
 #include "hook/metering.h"
+#include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/primary.h"
 #include "hook/room.h"
@@ -70,6 +71,7 @@ static CUresult create_implausible(create_fn *call, const struct create *c)
 
 static CUresult create(create_fn *call, const struct create *c)
 {
+	struct output was;
 	struct making m;
 	CUresult res;
 	enum enter what;
@@ -81,6 +83,7 @@ static CUresult create(create_fn *call, const struct create *c)
 		return res;
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(c));
+	was = OUTPUT_SAVE(c->out_ctx);
 	res = ROOM_CALL(m.dev, m.expected_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
@@ -93,6 +96,7 @@ static CUresult create(create_fn *call, const struct create *c)
 	charge_begin();
 	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
 	charge_over();
+	output_restore(&was);
 	return making_refuse(&m);
 }
 
@@ -303,6 +307,7 @@ static void release_primary(CUdevice ord)
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 {
 	enum enter what = ENTER_FORWARD;
+	struct output was;
 	struct making m;
 	CUresult res;
 	int rc;
@@ -320,6 +325,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 			primary_look(*out_ctx, ord);
 		return res;
 	}
+	was = OUTPUT_SAVE(out_ctx);
 	res = ROOM_CALL(m.dev, m.expected_bytes, real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
@@ -333,6 +339,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		charge_begin();
 		release_primary(ord);
 		charge_over();
+		output_restore(&was);
 		res = making_refuse(&m);
 	}
 	making_over(&m);

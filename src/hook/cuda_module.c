@@ -11,6 +11,7 @@
 #include "hook/code.h"
 #include "hook/first_launch.h"
 #include "hook/loading.h"
+#include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
 
@@ -26,7 +27,7 @@ static void keep(struct overhead *o, const void *owner)
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
-			      const struct loading *loading)
+			      const struct loading *loading, const struct output *was)
 {
 	struct lodger *lodgers;
 
@@ -46,6 +47,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 	}
 	lodgers = lodger_take(*module);
 	lodger_over(lodgers, GATE_CALL(real.cuModuleUnload(*module)) == CUDA_SUCCESS);
+	output_restore(was);
 	return overhead_refuse(o);
 }
 
@@ -53,22 +55,26 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
  * Defines hook_<sym>(params): a load of a module into *out_module, of an image that `image` reads,
  * that calls the driver with args.
  */
-#define LOAD_MODULE(sym, image, params, args)                                                     \
-	CUresult hook_##sym params                                                                \
-	{                                                                                         \
-		struct loading loading = { 0 };                                                   \
-		struct overhead o;                                                                \
-		CUresult res;                                                                     \
-                                                                                                  \
-		if (!ENTER_HAS(sym))                                                              \
-			return enter_missing();                                                   \
-		overhead_begin(&o);                                                               \
-		if (o.counts)                                                                     \
-			loading = (image);                                                        \
-		res = overhead_reserve(&o, loading.bytes);                                        \
-		if (res != CUDA_SUCCESS)                                                          \
-			return res;                                                               \
-		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module, &loading); \
+#define LOAD_MODULE(sym, image, params, args)                              \
+	CUresult hook_##sym params                                         \
+	{                                                                  \
+		struct loading loading = { 0 };                            \
+		struct output was = { 0 };                                 \
+		struct overhead o;                                         \
+		CUresult res;                                              \
+                                                                           \
+		if (!ENTER_HAS(sym))                                       \
+			return enter_missing();                            \
+		overhead_begin(&o);                                        \
+		if (o.counts)                                              \
+			loading = (image);                                 \
+		res = overhead_reserve(&o, loading.bytes);                 \
+		if (res != CUDA_SUCCESS)                                   \
+			return res;                                        \
+		if (o.counts)                                              \
+			was = OUTPUT_SAVE(out_module);                     \
+		res = ROOM_CALL_HERE(0, real.sym args);                    \
+		return finish_module(&o, res, out_module, &loading, &was); \
 	}
 
 LOAD_MODULE(cuModuleLoad, loading_read_file(path, LOADING_HERE),
@@ -87,7 +93,7 @@ LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image, LOADING_HERE),
  * first question for something in it.
  */
 static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library,
-			       struct library_need need)
+			       struct library_need need, const struct output *was)
 {
 	struct lodger *lodgers;
 
@@ -106,6 +112,7 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 	library_end(*library);
 	lodgers = lodger_take(*library);
 	lodger_over(lodgers, GATE_CALL(real.cuLibraryUnload(*library)) == CUDA_SUCCESS);
+	output_restore(was);
 	return overhead_refuse(o);
 }
 
@@ -135,6 +142,7 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 				void **values, unsigned int count)
 {
 	struct library_need need = { 0 };
+	struct output was = { 0 };
 	struct overhead o;
 	CUresult res = CUDA_SUCCESS;
 
@@ -147,9 +155,11 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (o.counts)
+		was = OUTPUT_SAVE(out_library);
 	res = ROOM_CALL_HERE(0, real.cuLibraryLoadData(out_library, code, jit_options, jit_values,
 						       jit_count, options, values, count));
-	return finish_library(&o, res, out_library, need);
+	return finish_library(&o, res, out_library, need, &was);
 }
 
 CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
@@ -159,6 +169,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 {
 	struct library_need need = { 0 };
 	struct loading loading = { 0 };
+	struct output was = { 0 };
 	struct overhead o;
 	CUresult res = CUDA_SUCCESS;
 
@@ -172,10 +183,12 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (o.counts)
+		was = OUTPUT_SAVE(out_library);
 	res = ROOM_CALL_HERE(0,
 			     real.cuLibraryLoadFromFile(out_library, path, jit_options, jit_values,
 							jit_count, options, values, count));
-	return finish_library(&o, res, out_library, need);
+	return finish_library(&o, res, out_library, need, &was);
 }
 
 struct unload {
@@ -241,27 +254,32 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 {
+	struct output was = { 0 };
 	struct overhead o;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
 	res = overhead_begin_library(&o, library, LIBRARY_DATA);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(&o, library, LIBRARY_DATA,
-				      ROOM_CALL_HERE(0,
-						     real.cuLibraryGetModule(out_module, library)));
+	if (o.counts)
+		was = OUTPUT_SAVE(out_module);
+	said = ROOM_CALL_HERE(0, real.cuLibraryGetModule(out_module, library));
+	res = overhead_finish_library(&o, library, LIBRARY_DATA, said);
 	if (res == CUDA_SUCCESS)
 		code_of_library(*out_module, library);
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 {
+	struct output was = { 0 };
 	CUlibrary library;
 	struct overhead o;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
@@ -269,11 +287,14 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	res = overhead_begin_library(&o, library, LIBRARY_CODE);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(&o, library, LIBRARY_CODE,
-				      ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function,
-										 kernel)));
+	if (o.counts)
+		was = OUTPUT_SAVE(out_function);
+	said = ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function, kernel));
+	res = overhead_finish_library(&o, library, LIBRARY_CODE, said);
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 
@@ -284,13 +305,23 @@ typedef CUresult global_fn(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary l
 static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_bytes,
 			   CUlibrary library, const char *name)
 {
+	struct output was_addr = { 0 }, was_bytes = { 0 };
 	struct overhead o;
-	CUresult res = overhead_begin_library(&o, library, LIBRARY_DATA);
+	CUresult res = overhead_begin_library(&o, library, LIBRARY_DATA), said;
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return overhead_finish_library(&o, library, LIBRARY_DATA,
-				       ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name)));
+	if (o.counts) {
+		was_addr = OUTPUT_SAVE(out_addr);
+		was_bytes = OUTPUT_SAVE(out_bytes);
+	}
+	said = ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name));
+	res = overhead_finish_library(&o, library, LIBRARY_DATA, said);
+	if (res != CUDA_SUCCESS && said == CUDA_SUCCESS) {
+		output_restore(&was_addr);
+		output_restore(&was_bytes);
+	}
+	return res;
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
@@ -304,17 +335,23 @@ CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlib
 /* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */
 CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, const char *name)
 {
+	struct output was = { 0 };
 	struct code code;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuModuleGetFunction))
 		return enter_missing();
 	res = code_begin(&code, module);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = code_finish(&code, ROOM_ASK(real.cuModuleGetFunction(out_function, module, name)));
+	if (code.module)
+		was = OUTPUT_SAVE(out_function);
+	said = ROOM_ASK(real.cuModuleGetFunction(out_function, module, name));
+	res = code_finish(&code, said);
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, module);
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 

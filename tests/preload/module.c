@@ -284,6 +284,7 @@ static void unread(int argc, char **argv)
 	for (int i = 0; i < 3; i++) {
 		IS(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its),
 		   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(has_code || !lazy.module);
 		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 120 * MIB);
 	}
 	OK(cuMemFree_v2(addr));

@@ -12,6 +12,7 @@
 #include "core/hole.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/lodger.h"
 #include "core/module.h"
 #include "core/others.h"
 #include "core/piece.h"
@@ -41,7 +42,9 @@ struct charge_state {
 	pthread_mutex_t mutex;
 	/* mutex */
 	uint64_t used_sample[RATION_DEVICES];
-	uint64_t kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; see keep() */
+	uint64_t
+		kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; charge_keep() */
+	_Atomic bool is_blind[RATION_DEVICES]; /* the last look could not be had; atomic */
 	/* Reconciling put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];
 	_Atomic bool has_put_off;
@@ -69,6 +72,7 @@ void charge_init(const struct gpu_ops *ops)
 	green_init();
 	small_init();
 	untold_init();
+	lodger_init();
 }
 
 void charge_begin(void)
@@ -108,19 +112,42 @@ void charge_look_later(struct dev dev)
 }
 
 /*
+ * Allocations hold that no more, in a change that is under way: what lodgers may hold of it goes on
+ * as overhead until a look at the card. Who is alone looks when something is refused or shown, and
+ * now and then; others could be refused for it meanwhile. Where the card cannot be asked, what a
+ * module needs is charged for itself.
+ */
+static void release(struct dev dev, struct track_gone gone)
+{
+	uint64_t stay_bytes = 0;
+
+	if (gone.shared_bytes && lodger_any(dev) && quota_counts_contexts() &&
+	    !atomic_load(&state.s.is_blind[dev.v])) {
+		pthread_mutex_lock(&state.s.mutex);
+		stay_bytes = lodger_stay(dev, gone.shared_bytes);
+		quota_move(dev, QUOTA_DATA, QUOTA_MODULE, stay_bytes);
+		pthread_mutex_unlock(&state.s.mutex);
+	}
+	if (stay_bytes && !quota_is_alone(dev))
+		charge_look_later(dev);
+	quota_release(dev, QUOTA_DATA, gone.bytes - stay_bytes);
+}
+
+/*
  * An address that the driver freed while it was unknown here. Its allocation may be in the books by
  * now, or is about to be: whoever comes second asks the driver.
  */
 static void end_if_freed(uint64_t addr)
 {
-	uint64_t number = track_number(addr), bytes;
+	uint64_t number = track_number(addr);
+	struct track_gone gone;
 	struct dev dev;
 
 	if (!number || !state.s.ops->is_freed || !state.s.ops->is_freed(addr))
 		return;
-	bytes = track_end_unseen(addr, number, &dev);
-	if (bytes)
-		quota_release(dev, QUOTA_DATA, bytes);
+	gone = track_end_unseen(addr, number, &dev);
+	if (gone.bytes)
+		release(dev, gone);
 }
 
 void charge_freed_unknown(uint64_t addr)
@@ -279,8 +306,8 @@ int charge_commit(struct charge *c, uint64_t addr, uint64_t bytes)
 	end(c, entered.new_bytes);
 	if (c->is_small)
 		small_note(c->dev);
-	if (entered.stale_bytes) {
-		quota_release(c->dev, QUOTA_DATA, entered.stale_bytes);
+	if (entered.stale.bytes) {
+		release(c->dev, entered.stale);
 		charge_look_later(c->dev);
 	}
 	if (suspect_is(addr))
@@ -351,17 +378,18 @@ void charge_end(struct track_node *node, struct dev dev)
 {
 	if (track_is_weightless(node))
 		charge_look_later(dev);
-	quota_release(dev, QUOTA_DATA, track_end(node));
+	release(dev, track_end(node));
 	small_settle(dev);
 	charge_over();
 }
 
 void charge_put_back(struct track_node *node, struct dev dev)
 {
-	uint64_t addr = track_address(node), stale_bytes = track_put_back(node);
+	uint64_t addr = track_address(node);
+	struct track_gone stale = track_put_back(node);
 
-	if (stale_bytes) {
-		quota_release(dev, QUOTA_DATA, stale_bytes);
+	if (stale.bytes) {
+		release(dev, stale);
 		charge_look_later(dev);
 	}
 	/* Perhaps it failed because another thread, or the end of a context, was first. */
@@ -398,12 +426,7 @@ void charge_commit_handle(struct charge *c, uint64_t handle)
 	charge_over();
 }
 
-/*
- * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no
- * call tells which. So the charge goes on as overhead until a look at the card says what is still
- * held. Nobody finds room in it before that; where the card cannot be asked, it is given up.
- */
-static void keep(struct handle_freed freed)
+void charge_keep(struct handle_freed freed)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	quota_move(freed.dev, QUOTA_DATA, QUOTA_MODULE, freed.bytes);
@@ -415,45 +438,9 @@ static void keep(struct handle_freed freed)
 static void give_up_kept(struct dev dev)
 {
 	pthread_mutex_lock(&state.s.mutex);
-	quota_release(dev, QUOTA_MODULE, state.s.kept_bytes[dev.v]);
+	quota_release(dev, QUOTA_MODULE, state.s.kept_bytes[dev.v] + lodger_settle(dev));
 	state.s.kept_bytes[dev.v] = 0;
 	pthread_mutex_unlock(&state.s.mutex);
-}
-
-static void end_memory(struct handle_freed freed)
-{
-	if (handle_take_ended_import(freed.dev))
-		charge_look_later(freed.dev);
-	if (freed.bytes == 0)
-		return;
-	track_physical_add(freed.dev, -(int64_t)freed.bytes);
-	if (quota_counts_contexts() &&
-	    (handle_has_imports(freed.dev) || track_has_weightless(freed.dev)))
-		keep(freed);
-	else
-		quota_release(freed.dev, QUOTA_DATA, freed.bytes);
-}
-
-void charge_freed_handle(struct handle_freed freed)
-{
-	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
-
-	freed_bytes[freed.dev.v] = freed.bytes;
-	charge_freed_handles(freed_bytes);
-}
-
-void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES])
-{
-	for (int d = 0; d < RATION_DEVICES; d++)
-		end_memory((struct handle_freed){ { d }, freed_bytes[d] });
-}
-
-void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES])
-{
-	charge_freed_handles(freed_bytes);
-	for (int d = 0; d < RATION_DEVICES; d++)
-		if (freed_bytes[d])
-			charge_look_later((struct dev){ d });
 }
 
 void charge_drop_context(const void *ctx, uint64_t mark)
@@ -509,6 +496,7 @@ static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 	quota_set_overhead(dev, kind,
 			   bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
 	state.s.kept_bytes[dev.v] = 0;
+	lodger_settle(dev);
 }
 
 static int reconcile(struct dev dev, enum quota_kind kind)
@@ -516,6 +504,8 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 	struct look card;
 	int rc = look(dev, 0, &card);
 
+	if (rc != -EAGAIN)
+		atomic_store(&state.s.is_blind[dev.v], rc < 0);
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&state.s.mutex);
@@ -585,6 +575,12 @@ uint64_t charge_doubt(struct dev dev)
 	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
 		return 0;
 	return bytes_beyond(driver_bytes, tracked_bytes + quota_overhead(dev));
+}
+
+void charge_settle(struct dev dev)
+{
+	if (lodger_stays(dev))
+		charge_watch(dev);
 }
 
 int charge_watch(struct dev dev)

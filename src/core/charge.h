@@ -89,6 +89,13 @@ void charge_over(void);
 void charge_freed_handle(struct handle_freed freed);
 void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
+/*
+ * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no
+ * call tells which. So the charge goes on as overhead until a look at the card says what is still
+ * held. Nobody finds room in it before that; where the card cannot be asked, it is given up.
+ */
+void charge_keep(struct handle_freed freed);
+
 /* As those, of memory that had ended unseen before. */
 void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
@@ -105,6 +112,9 @@ int charge_reconcile(struct dev dev, enum quota_kind kind);
 
 /* As charge_reconcile() for modules, by who comes again anyway: nothing is put off. */
 int charge_watch(struct dev dev);
+
+/* Before what the tenant holds is shown: so, where some of it may be on the card no more. */
+void charge_settle(struct dev dev);
 
 /*
  * By how much the driver's figure for this process is more than all that is entered or counted as

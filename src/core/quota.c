@@ -469,13 +469,25 @@ static uint64_t total_bytes(struct dev dev)
 }
 
 /* The caller has seen the region whole. */
-static void settle(struct dev dev, int64_t now_ns)
+static bool is_alone(struct dev dev)
 {
 	const struct ration_slot *slot = &state.s.region->own->slots[state.s.slot];
+
+	return total_bytes(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED);
+}
+
+bool quota_is_alone(struct dev dev)
+{
+	return is_whole() && is_alone(dev);
+}
+
+/* The caller has seen the region whole. */
+static void settle(struct dev dev, int64_t now_ns)
+{
 	int64_t last_ns;
 
 	/* Alone there is nobody to look for. */
-	if (total_bytes(dev) == __atomic_load_n(&slot->used_bytes[dev.v], __ATOMIC_RELAXED))
+	if (is_alone(dev))
 		return;
 	last_ns = atomic_load(&state.s.settled_ns);
 	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)

@@ -132,6 +132,9 @@ void quota_hold_slot(void);
  */
 void quota_check_path(void);
 
+/* True when nobody of the tenant but this process holds anything on the device, the dead too. */
+bool quota_is_alone(struct dev dev);
+
 /* True when the tenant holds more than its limit. */
 bool quota_is_over(struct dev dev);
 

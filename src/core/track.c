@@ -147,14 +147,22 @@ static uint64_t put_block(uint64_t number, int d)
 	return TRACK_BLOCK_BYTES;
 }
 
-/* mutex held: as that for all of its blocks. */
-static uint64_t put_blocks(const struct track *t)
+/* mutex held: as that for all of its blocks. What it does not fill others share. */
+static struct track_gone put_blocks(const struct track *t)
 {
-	uint64_t bytes = inside_bytes(t) + put_block(first_block(t), t->dev.v);
+	uint64_t first = first_block(t), last = last_block(t), first_bytes, last_bytes = 0;
+	bool begins_inside = t->addr % TRACK_BLOCK_BYTES;
+	bool ends_inside = (t->addr + t->bytes) % TRACK_BLOCK_BYTES;
+	struct track_gone gone;
 
-	if (last_block(t) != first_block(t))
-		bytes += put_block(last_block(t), t->dev.v);
-	return bytes;
+	first_bytes = put_block(first, t->dev.v);
+	if (last != first)
+		last_bytes = put_block(last, t->dev.v);
+	gone.bytes = inside_bytes(t) + first_bytes + last_bytes;
+	gone.shared_bytes = ends_inside ? last_bytes : 0;
+	if (begins_inside || (last == first && ends_inside))
+		gone.shared_bytes += first_bytes;
+	return gone;
 }
 
 /* mutex held: the sum that the allocation is in. */
@@ -163,17 +171,19 @@ static int64_t *count_of(const struct track *t)
 	return t->is_managed ? &state.s.managed_bytes[t->dev.v] : &state.s.physical_bytes[t->dev.v];
 }
 
-/* mutex held: ends a node that is out of the tree. Returns the bytes no longer held. */
-static uint64_t drop(struct track_node *node)
+/* mutex held: ends a node that is out of the tree. Returns what is no longer held. */
+static struct track_gone drop(struct track_node *node)
 {
 	int d = node->t.dev.v;
-	uint64_t bytes = has_blocks(&node->t) ? put_blocks(&node->t) : node->t.bytes;
+	struct track_gone gone = { .bytes = node->t.bytes };
 
-	*count_of(&node->t) -= (int64_t)bytes;
+	if (has_blocks(&node->t))
+		gone = put_blocks(&node->t);
+	*count_of(&node->t) -= (int64_t)gone.bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
 	atomic_fetch_sub(&state.s.small_count[d], node->t.is_small);
 	free(node);
-	return bytes;
+	return gone;
 }
 
 /* mutex held. */
@@ -196,7 +206,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 
 	pthread_mutex_lock(&state.s.mutex);
 	hash_prefetch(&state.s.nodes, what->addr);
-	out->stale_bytes = 0;
+	out->stale = (struct track_gone){ 0 };
 	out->new_bytes = new_bytes(what);
 	if (out->new_bytes > allowed_bytes) {
 		pthread_mutex_unlock(&state.s.mutex);
@@ -211,7 +221,7 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 	old = find_node(what->addr);
 	if (old) {
 		hash_remove(&state.s.nodes, &old->link);
-		out->stale_bytes = drop(old);
+		out->stale = drop(old);
 	}
 	insert(node);
 	pthread_mutex_unlock(&state.s.mutex);
@@ -245,18 +255,18 @@ static void leave_taken(struct track_node *node)
 		node->next->at = node->at;
 }
 
-uint64_t track_put_back(struct track_node *node)
+struct track_gone track_put_back(struct track_node *node)
 {
-	uint64_t bytes = 0;
+	struct track_gone gone = { 0 };
 
 	pthread_mutex_lock(&state.s.mutex);
 	leave_taken(node);
 	if (node->seq == DROPPED || find_node(node->t.addr))
-		bytes = drop(node);
+		gone = drop(node);
 	else
 		insert(node);
 	pthread_mutex_unlock(&state.s.mutex);
-	return bytes;
+	return gone;
 }
 
 uint64_t track_mark(void)
@@ -285,7 +295,7 @@ static void drop_if_ended(struct hash_link *link, void *arg)
 	if (node->t.ctx != e->ctx || node->seq > e->mark)
 		return;
 	hash_remove(&state.s.nodes, link);
-	e->freed_bytes[d] += drop(node);
+	e->freed_bytes[d] += drop(node).bytes;
 }
 
 void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RATION_DEVICES])
@@ -301,15 +311,15 @@ void track_drop_context(const void *ctx, uint64_t mark, uint64_t freed_bytes[RAT
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-uint64_t track_end(struct track_node *node)
+struct track_gone track_end(struct track_node *node)
 {
-	uint64_t bytes;
+	struct track_gone gone;
 
 	pthread_mutex_lock(&state.s.mutex);
 	leave_taken(node);
-	bytes = drop(node);
+	gone = drop(node);
 	pthread_mutex_unlock(&state.s.mutex);
-	return bytes;
+	return gone;
 }
 
 uint64_t track_address(const struct track_node *node)
@@ -329,20 +339,20 @@ uint64_t track_number(uint64_t addr)
 	return number;
 }
 
-uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev)
+struct track_gone track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev)
 {
 	struct track_node *node;
-	uint64_t bytes = 0;
+	struct track_gone gone = { 0 };
 
 	pthread_mutex_lock(&state.s.mutex);
 	node = find_node(addr);
 	if (node && node->seq == number) {
 		*out_dev = node->t.dev;
 		hash_remove(&state.s.nodes, &node->link);
-		bytes = drop(node);
+		gone = drop(node);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
-	return bytes;
+	return gone;
 }
 
 bool track_is_weightless(const struct track_node *node)

@@ -42,11 +42,16 @@ struct track_node *track_prepare(void);
 /* Gives a prepared node back unused. NULL is fine. */
 void track_discard(struct track_node *node);
 
+/* What is no longer held. */
+struct track_gone {
+	uint64_t bytes;
+	uint64_t shared_bytes; /* of them, in blocks in which something else may be */
+};
+
 /* What entering an allocation found. */
 struct track_entered {
-	uint64_t new_bytes; /* newly held with it: its blocks that were not there yet */
-	uint64_t
-		stale_bytes; /* no longer held: an allocation stood at this address, freed unseen */
+	uint64_t new_bytes;      /* newly held with it: its blocks that were not there yet */
+	struct track_gone stale; /* an allocation that stood at this address, freed unseen */
 };
 
 /*
@@ -61,16 +66,16 @@ bool track_enter(struct track_node *node, const struct track *what, uint64_t all
 struct track_node *track_take(uint64_t addr, struct track *out);
 
 /*
- * Puts a node that track_take() gave back in: the driver did not free it. Returns the bytes of it
- * that are no longer held, 0 but where another allocation got its address or its context ended.
+ * Puts a node that track_take() gave back in: the driver did not free it. Returns what of it is no
+ * longer held, nothing but where another allocation got its address or its context ended.
  */
-uint64_t track_put_back(struct track_node *node);
+struct track_gone track_put_back(struct track_node *node);
 
 /*
- * Ends a node that track_take() gave: the driver freed it. Returns the bytes that are no longer
- * held: its own, or its block's if it was the last in it.
+ * Ends a node that track_take() gave: the driver freed it. Returns what is no longer held: its own,
+ * or its block's if it was the last in it.
  */
-uint64_t track_end(struct track_node *node);
+struct track_gone track_end(struct track_node *node);
 
 /* Now, in entered allocations: those entered later are not dropped by track_drop_context(). */
 uint64_t track_mark(void);
@@ -98,9 +103,9 @@ uint64_t track_number(uint64_t addr);
 
 /*
  * Ends the allocation at `addr` if it is still the one with that number: it was freed unseen.
- * Returns the bytes no longer held of *out_dev.
+ * Returns what is no longer held of *out_dev.
  */
-uint64_t track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev);
+struct track_gone track_end_unseen(uint64_t addr, uint64_t number, struct dev *out_dev);
 
 /* True when the device has a block that may have room for a small allocation. */
 bool track_has_block(struct dev dev);

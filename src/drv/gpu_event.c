@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "drv/real.h"
+#include "drv/visit.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -153,14 +154,16 @@ static void pool(struct context *c, struct gpu_event *event)
 	c->pool = event;
 }
 
-/* Makes the event of a place that was taken. False: the place is free again. */
-static bool make(struct gpu_event *event, uint64_t key)
+/* Makes the event of a place that was taken, in `ctx`. False: the place is free again. */
+static bool make(struct gpu_event *event, uint64_t key, CUcontext ctx)
 {
+	bool has_visited = visit_begin(ctx);
 	CUevent made = NULL;
 	struct context *c;
 	bool is_made = real.cuEventCreate &&
 		       real.cuEventCreate(&made, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
 
+	visit_end(has_visited);
 	lock();
 	/* Whoever asks about what was in this place before finds all of it or nothing. */
 	if (is_made) {
@@ -177,9 +180,10 @@ static bool make(struct gpu_event *event, uint64_t key)
 	return false;
 }
 
-uint64_t gpu_event_take(uint64_t key, bool is_current)
+uint64_t gpu_event_take(uint64_t key, bool may_make)
 {
 	struct gpu_event *event = NULL;
+	CUcontext ctx = NULL;
 	bool is_new = false;
 	struct context *c;
 
@@ -187,7 +191,8 @@ uint64_t gpu_event_take(uint64_t key, bool is_current)
 	c = find(key);
 	if (c && c->out < OUT_MOST) {
 		event = c->pool;
-		is_new = !event && is_current;
+		is_new = !event && may_make;
+		ctx = c->ctx;
 		if (event)
 			c->pool = event->next;
 		else if (is_new)
@@ -198,7 +203,7 @@ uint64_t gpu_event_take(uint64_t key, bool is_current)
 		}
 	}
 	unlock();
-	if (event && is_new && !make(event, key))
+	if (event && is_new && !make(event, key, ctx))
 		return 0;
 	return number_of(event);
 }

@@ -30,10 +30,10 @@ uint64_t gpu_event_context(CUcontext ctx);
 CUcontext gpu_event_handle(uint64_t context);
 
 /*
- * An event of the context; a new one only if `is_current`: the calling thread has that context. 0 where
- * there is none, or too many are out.
+ * An event of the context; a new one only with `may_make`, by a thread of the program that has work
+ * there: the context does not end meanwhile. 0 where there is none, or too many are out.
  */
-uint64_t gpu_event_take(uint64_t context, bool is_current);
+uint64_t gpu_event_take(uint64_t context, bool may_make);
 
 /* Puts the event behind what is in the stream; behind all of its context's with `is_whole`. */
 bool gpu_event_record(uint64_t event, CUstream stream, bool is_whole);

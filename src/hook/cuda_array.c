@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "core/gate.h"
 #include "hook/enter.h"
+#include "hook/output.h"
 #include "hook/room.h"
 
 #include <errno.h>
@@ -179,6 +180,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	enum enter what = ENTER_FORWARD;
 	struct charge charge;
 	const void *ctx, *handle;
+	struct output was;
 	uint64_t most_bytes;
 	struct dev dev;
 	CUresult res;
@@ -194,6 +196,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	rc = charge_reserve_object(&charge, dev, ctx, most_bytes);
 	if (rc < 0)
 		return enter_refused_now(rc, dev, most_bytes);
+	was = OUTPUT_SAVE((const void **)c->out_handle);
 	res = ROOM_CALL(dev, most_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		charge_cancel(&charge);
@@ -209,6 +212,7 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 		GATE_CALL(undo(handle));
 		charge_cancel(&charge);
 	}
+	output_restore(&was);
 	return enter_refused(-EDQUOT, dev, most_bytes);
 }
 

@@ -2,6 +2,7 @@
 #include "core/context.h"
 #include "core/library.h"
 #include "core/local.h"
+#include "core/lodger.h"
 #include "core/module.h"
 #include "core/object_context.h"
 #include "core/small.h"
@@ -13,6 +14,7 @@
 #include "hook/ipc_import.h"
 #include "hook/making.h"
 #include "hook/metering.h"
+#include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/primary.h"
 #include "hook/room.h"
@@ -69,6 +71,7 @@ static CUresult create_implausible(create_fn *call, const struct create *c)
 
 static CUresult create(create_fn *call, const struct create *c)
 {
+	struct output was;
 	struct making m;
 	CUresult res;
 	enum enter what;
@@ -80,6 +83,7 @@ static CUresult create(create_fn *call, const struct create *c)
 		return res;
 	if (what == ENTER_FORWARD)
 		return GATE_CALL(call(c));
+	was = OUTPUT_SAVE(c->out_ctx);
 	res = ROOM_CALL(m.dev, m.expected_bytes, call(c));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
@@ -92,6 +96,7 @@ static CUresult create(create_fn *call, const struct create *c)
 	charge_begin();
 	GATE_CALL(real.cuCtxDestroy_v2(*c->out_ctx));
 	charge_over();
+	output_restore(&was);
 	return making_refuse(&m);
 }
 
@@ -204,6 +209,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		cost.bytes += local_end(e->area);
 		library_end_context(e->ctx);
 		module_end_context(e->ctx);
+		lodger_end_context(e->ctx);
 		untold_take_context(e->ctx, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
@@ -301,6 +307,7 @@ static void release_primary(CUdevice ord)
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 {
 	enum enter what = ENTER_FORWARD;
+	struct output was;
 	struct making m;
 	CUresult res;
 	int rc;
@@ -318,6 +325,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 			primary_look(*out_ctx, ord);
 		return res;
 	}
+	was = OUTPUT_SAVE(out_ctx);
 	res = ROOM_CALL(m.dev, m.expected_bytes, real.cuDevicePrimaryCtxRetain(out_ctx, ord));
 	if (res != CUDA_SUCCESS) {
 		making_give_up(&m);
@@ -331,6 +339,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 		charge_begin();
 		release_primary(ord);
 		charge_over();
+		output_restore(&was);
 		res = making_refuse(&m);
 	}
 	making_over(&m);
@@ -381,6 +390,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	charge_over();
 	library_end_context(e.ctx);
 	module_end_context(e.ctx);
+	lodger_end_context(e.ctx);
 	untold_take_context(e.ctx, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);

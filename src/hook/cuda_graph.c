@@ -9,6 +9,7 @@
 #include "hook/graph_local.h"
 #include "hook/graph_nodes.h"
 #include "hook/graph_uses.h"
+#include "hook/output.h"
 
 #include <errno.h>
 
@@ -148,9 +149,10 @@ struct instantiate {
 typedef CUresult instantiate_fn(const struct instantiate *i);
 
 /* The driver has made what we cannot count: it is given back. */
-static CUresult undo(const struct instantiate *i)
+static CUresult undo(const struct instantiate *i, const struct output *was)
 {
 	GATE_CALL(real.cuGraphExecDestroy(*i->out_exec));
+	output_restore(was);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -160,6 +162,7 @@ static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn 
 	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
 	struct sum sum = { .unfreed = 0 };
 	struct dev dev = { 0 };
+	struct output was;
 	bool is_known;
 	CUresult res;
 	int rc;
@@ -175,11 +178,12 @@ static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn 
 	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
 	if (rc < 0)
 		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
+	was = OUTPUT_SAVE(i->out_exec);
 	res = ROOM_CALL_HERE(0, call(i));
 	if (!is_known)
-		return res == CUDA_SUCCESS ? undo(i) : res;
+		return res == CUDA_SUCCESS ? undo(i, &was) : res;
 	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
-		res = undo(i);
+		res = undo(i, &was);
 	if (res != CUDA_SUCCESS)
 		cancel(reserved_bytes);
 	return res;

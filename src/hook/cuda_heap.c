@@ -8,6 +8,7 @@
 #include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
+#include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/primary.h"
 #include "hook/room.h"
@@ -174,6 +175,7 @@ static void learn_green(uint64_t bytes)
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
+	struct output was = { 0 };
 	struct overhead o;
 	uint64_t bytes = 0;
 	CUresult res;
@@ -188,6 +190,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	res = overhead_reserve(&o, bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (o.counts)
+		was = OUTPUT_SAVE(out_green);
 	res = o.counts ? ROOM_CALL(o.dev, 0, real.cuGreenCtxCreate(out_green, desc, dev, flags)) :
 			 GATE_CALL(real.cuGreenCtxCreate(out_green, desc, dev, flags));
 	if (res != CUDA_SUCCESS) {
@@ -203,6 +207,7 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 		return res;
 	}
 	GATE_CALL(real.cuGreenCtxDestroy(*out_green));
+	output_restore(&was);
 	return overhead_refuse(&o);
 }
 

@@ -1,6 +1,7 @@
 /* What a program is told of the device's memory: the tenant's share is the card. */
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "core/charge.h"
 #include "core/headroom.h"
 #include "core/object.h"
 #include "core/pool.h"
@@ -57,6 +58,7 @@ static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
 		gpu_pool_refresh(*out_dev);
 	if (pool_any_orphans(*out_dev))
 		charge_watch(*out_dev);
+	charge_settle(*out_dev);
 	*out_now_ns = clock_now_ns();
 	return quota_share(*out_dev, *out_now_ns);
 }

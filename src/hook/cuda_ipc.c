@@ -9,6 +9,7 @@
 #include "hook/ipc_export.h"
 #include "hook/ipc_import.h"
 #include "hook/movable.h"
+#include "hook/output.h"
 
 #include <errno.h>
 
@@ -43,6 +44,7 @@ static CUresult end(CUresult res, struct track_node *node, struct dev dev)
 CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 				     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
+	struct output was = { 0 };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -53,6 +55,8 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 	what = out_memory && desc ? begin(&c, &res) : ENTER_FORWARD;
 	if (what == ENTER_REFUSE)
 		return res;
+	if (what == ENTER_CHARGE)
+		was = OUTPUT_SAVE(out_memory);
 	res = GATE_CALL(real.cuImportExternalMemory(out_memory, desc));
 	if (what == ENTER_FORWARD)
 		return res;
@@ -69,6 +73,7 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *out_memory,
 		GATE_CALL(real.cuDestroyExternalMemory(*out_memory));
 		charge_cancel(&c);
 	}
+	output_restore(&was);
 	return enter_refused(-EDQUOT, c.dev, desc->size);
 }
 
@@ -109,6 +114,7 @@ static CUresult open_object(open_fn *call, CUdeviceptr *out_addr, const CUipcMem
 static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle handle,
 			 unsigned int flags)
 {
+	struct output was = { 0 };
 	struct ipc_handle ours;
 	enum enter what;
 	struct charge c;
@@ -120,6 +126,8 @@ static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle ha
 	what = out_addr ? begin(&c, &res) : ENTER_FORWARD;
 	if (what == ENTER_REFUSE)
 		return res;
+	if (what == ENTER_CHARGE)
+		was = OUTPUT_SAVE(out_addr);
 	res = GATE_CALL(call(out_addr, handle, flags));
 	if (what == ENTER_FORWARD)
 		return res;
@@ -136,6 +144,7 @@ static CUresult open_ipc(open_fn *call, CUdeviceptr *out_addr, CUipcMemHandle ha
 		GATE_CALL(real.cuIpcCloseMemHandle(*out_addr));
 		charge_cancel(&c);
 	}
+	output_restore(&was);
 	return enter_refused(-EDQUOT, c.dev, 0);
 }
 

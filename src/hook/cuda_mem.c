@@ -2,6 +2,7 @@
 #include "core/piece.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
+#include "hook/output.h"
 #include "hook/own_row.h"
 #include "hook/room.h"
 
@@ -13,6 +14,9 @@
 #define PITCH_MOST_BYTES ((UINT64_C(1) << 31) - 1)
 
 enum memory { LINEAR, MANAGED };
+
+/* An address, and a pitch. */
+enum { OUTPUTS = 2 };
 
 /*
  * The first half of an allocation of `bytes`: ENTER_CHARGE with *c reserved, ENTER_FORWARD, or
@@ -60,6 +64,17 @@ static CUresult finish(struct charge *c, CUresult res, CUdeviceptr addr, uint64_
 	return enter_refused(rc, c->dev, bytes);
 }
 
+/* As that of a call whose outputs were saved. */
+static CUresult finish_call(struct charge *c, CUresult res, uint64_t addr, uint64_t bytes,
+			    const struct output was[OUTPUTS])
+{
+	CUresult finished = finish(c, res, addr, bytes);
+
+	for (int i = 0; i < OUTPUTS && res == CUDA_SUCCESS && finished != CUDA_SUCCESS; i++)
+		output_restore(&was[i]);
+	return finished;
+}
+
 /* The driver gave what it was thought to refuse for its arguments: it counts like any other. */
 static CUresult count_given(enum memory memory, CUdeviceptr addr, uint64_t bytes)
 {
@@ -77,6 +92,7 @@ static CUresult count_given(enum memory memory, CUdeviceptr addr, uint64_t bytes
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 {
+	struct output was[OUTPUTS] = { { 0 } };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -89,10 +105,12 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *out_addr, size_t size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
+	if (what == ENTER_CHARGE)
+		was[0] = OUTPUT_SAVE(out_addr);
 	res = ROOM_CALL_HERE(size_bytes, real.cuMemAlloc_v2(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
+	return finish_call(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes, was);
 }
 
 /*
@@ -106,6 +124,7 @@ static CUresult refused_narrow(CUresult refusal, CUresult res)
 
 CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 {
+	struct output was[OUTPUTS] = { { 0 } };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -115,14 +134,17 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *out_addr, unsigned int size_bytes)
 	what = begin(&c, LINEAR, out_addr ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return refused_narrow(res, real.cuMemAlloc(out_addr, 0));
+	if (what == ENTER_CHARGE)
+		was[0] = OUTPUT_SAVE(out_addr);
 	res = ROOM_CALL_HERE(size_bytes, real.cuMemAlloc(out_addr, size_bytes));
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
+	return finish_call(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes, was);
 }
 
 CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsigned int flags)
 {
+	struct output was[OUTPUTS] = { { 0 } };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -135,12 +157,14 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *out_addr, size_t size_bytes, unsign
 	what = begin(&c, MANAGED, out_addr && is_right ? size_bytes : 0, &res);
 	if (what == ENTER_REFUSE)
 		return res;
+	if (what == ENTER_CHARGE)
+		was[0] = OUTPUT_SAVE(out_addr);
 	res = ROOM_CALL_HERE(size_bytes, real.cuMemAllocManaged(out_addr, size_bytes, flags));
 	if (res == CUDA_SUCCESS && !is_right)
 		return count_given(MANAGED, *out_addr, size_bytes);
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes);
+	return finish_call(&c, res, res == CUDA_SUCCESS ? *out_addr : 0, size_bytes, was);
 }
 
 /*
@@ -163,6 +187,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 				 size_t height, unsigned int element_bytes)
 {
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
+	struct output was[OUTPUTS] = { { 0 } };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -181,14 +206,18 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out_addr, size_t *out_pitch_bytes,
 		return CUDA_ERROR_INVALID_VALUE;
 	if (what == ENTER_REFUSE)
 		return res;
+	if (what == ENTER_CHARGE) {
+		was[0] = OUTPUT_SAVE(out_addr);
+		was[1] = OUTPUT_SAVE(out_pitch_bytes);
+	}
 	res = ROOM_CALL_HERE(bytes, real.cuMemAllocPitch_v2(out_addr, out_pitch_bytes, width_bytes,
 							    height, element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)
 		return count_given(LINEAR, *out_addr, *out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
-		      res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0);
+	return finish_call(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
+			   res == CUDA_SUCCESS ? *out_pitch_bytes * height : 0, was);
 }
 
 CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_bytes,
@@ -196,6 +225,7 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 			      unsigned int element_bytes)
 {
 	uint64_t bytes = pitched_bytes(width_bytes, height, element_bytes);
+	struct output was[OUTPUTS] = { { 0 } };
 	struct charge c;
 	enum enter what;
 	CUresult res;
@@ -206,14 +236,18 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *out_addr, unsigned int *out_pitch_
 	if (what == ENTER_REFUSE)
 		return refused_narrow(res, real.cuMemAllocPitch(out_addr, out_pitch_bytes, 0,
 								height, element_bytes));
+	if (what == ENTER_CHARGE) {
+		was[0] = OUTPUT_SAVE(out_addr);
+		was[1] = OUTPUT_SAVE(out_pitch_bytes);
+	}
 	res = ROOM_CALL_HERE(bytes, real.cuMemAllocPitch(out_addr, out_pitch_bytes, width_bytes,
 							 height, element_bytes));
 	if (res == CUDA_SUCCESS && !bytes)
 		return count_given(LINEAR, *out_addr, (uint64_t)*out_pitch_bytes * height);
 	if (what != ENTER_CHARGE)
 		return res;
-	return finish(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
-		      res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0);
+	return finish_call(&c, res, res == CUDA_SUCCESS ? *out_addr : 0,
+			   res == CUDA_SUCCESS ? (uint64_t)*out_pitch_bytes * height : 0, was);
 }
 
 /* What is not ours goes to the driver, and its answer back: never is a free refused here. */

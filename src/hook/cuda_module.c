@@ -4,12 +4,14 @@
  */
 #include "core/gate.h"
 #include "core/library.h"
+#include "core/lodger.h"
 #include "core/small.h"
 #include "core/untold.h"
 #include "drv/gpu_cuda.h"
 #include "hook/code.h"
 #include "hook/first_launch.h"
 #include "hook/loading.h"
+#include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
 
@@ -25,22 +27,27 @@ static void keep(struct overhead *o, const void *owner)
 
 /* After a load of a module: what it took counts, and one that passes the limit is unloaded. */
 static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *module,
-			      uint64_t code_bytes)
+			      const struct loading *loading, const struct output *was)
 {
+	struct lodger *lodgers;
+
 	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
 		return res;
 	}
+	overhead_lodge(o, *module, loading->shared_bytes);
 	if (overhead_finish(o) == 0) {
 		if (o->counts)
-			code_loaded(*module, code_bytes);
+			code_loaded(*module, loading->later_bytes);
 		keep(o, *module);
 		/* Only now: for itself nothing is kept back. */
 		if (o->counts)
 			small_note_code(o->dev);
 		return res;
 	}
-	GATE_CALL(real.cuModuleUnload(*module));
+	lodgers = lodger_take(*module);
+	lodger_over(lodgers, GATE_CALL(real.cuModuleUnload(*module)) == CUDA_SUCCESS);
+	output_restore(was);
 	return overhead_refuse(o);
 }
 
@@ -48,23 +55,26 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
  * Defines hook_<sym>(params): a load of a module into *out_module, of an image that `image` reads,
  * that calls the driver with args.
  */
-#define LOAD_MODULE(sym, image, params, args)                                          \
-	CUresult hook_##sym params                                                     \
-	{                                                                              \
-		struct loading loading = { 0 };                                        \
-		struct overhead o;                                                     \
-		CUresult res;                                                          \
-                                                                                       \
-		if (!ENTER_HAS(sym))                                                   \
-			return enter_missing();                                        \
-		overhead_begin(&o);                                                    \
-		if (o.counts)                                                          \
-			loading = (image);                                             \
-		res = overhead_reserve(&o, loading.bytes);                             \
-		if (res != CUDA_SUCCESS)                                               \
-			return res;                                                    \
-		return finish_module(&o, ROOM_CALL_HERE(0, real.sym args), out_module, \
-				     loading.later_bytes);                             \
+#define LOAD_MODULE(sym, image, params, args)                              \
+	CUresult hook_##sym params                                         \
+	{                                                                  \
+		struct loading loading = { 0 };                            \
+		struct output was = { 0 };                                 \
+		struct overhead o;                                         \
+		CUresult res;                                              \
+                                                                           \
+		if (!ENTER_HAS(sym))                                       \
+			return enter_missing();                            \
+		overhead_begin(&o);                                        \
+		if (o.counts)                                              \
+			loading = (image);                                 \
+		res = overhead_reserve(&o, loading.bytes);                 \
+		if (res != CUDA_SUCCESS)                                   \
+			return res;                                        \
+		if (o.counts)                                              \
+			was = OUTPUT_SAVE(out_module);                     \
+		res = ROOM_CALL_HERE(0, real.sym args);                    \
+		return finish_module(&o, res, out_module, &loading, &was); \
 	}
 
 LOAD_MODULE(cuModuleLoad, loading_read_file(path, LOADING_HERE),
@@ -83,20 +93,26 @@ LOAD_MODULE(cuModuleLoadFatBinary, loading_read(image, LOADING_HERE),
  * first question for something in it.
  */
 static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary *library,
-			       struct library_need need)
+			       struct library_need need, const struct output *was)
 {
+	struct lodger *lodgers;
+
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
 	else if (init_is_member())
 		library_note(*library, need);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (loading_is_eager())
+		overhead_lodge(o, *library, need.shared_bytes);
 	if (overhead_finish(o) == 0) {
 		keep(o, *library);
 		return res;
 	}
 	library_end(*library);
-	GATE_CALL(real.cuLibraryUnload(*library));
+	lodgers = lodger_take(*library);
+	lodger_over(lodgers, GATE_CALL(real.cuLibraryUnload(*library)) == CUDA_SUCCESS);
+	output_restore(was);
 	return overhead_refuse(o);
 }
 
@@ -126,6 +142,7 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 				void **values, unsigned int count)
 {
 	struct library_need need = { 0 };
+	struct output was = { 0 };
 	struct overhead o;
 	CUresult res = CUDA_SUCCESS;
 
@@ -138,9 +155,11 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (o.counts)
+		was = OUTPUT_SAVE(out_library);
 	res = ROOM_CALL_HERE(0, real.cuLibraryLoadData(out_library, code, jit_options, jit_values,
 						       jit_count, options, values, count));
-	return finish_library(&o, res, out_library, need);
+	return finish_library(&o, res, out_library, need, &was);
 }
 
 CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
@@ -150,6 +169,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 {
 	struct library_need need = { 0 };
 	struct loading loading = { 0 };
+	struct output was = { 0 };
 	struct overhead o;
 	CUresult res = CUDA_SUCCESS;
 
@@ -163,15 +183,18 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 		res = overhead_reserve(&o, need.bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (o.counts)
+		was = OUTPUT_SAVE(out_library);
 	res = ROOM_CALL_HERE(0,
 			     real.cuLibraryLoadFromFile(out_library, path, jit_options, jit_values,
 							jit_count, options, values, count));
-	return finish_library(&o, res, out_library, need);
+	return finish_library(&o, res, out_library, need, &was);
 }
 
 struct unload {
 	struct overhead overhead;
 	uint64_t untold_bytes[RATION_DEVICES];
+	struct lodger *lodgers;
 };
 
 /* Nobody takes what an unload gives back for something else's. */
@@ -179,6 +202,7 @@ static void begin_unload(struct unload *u, const void *owner)
 {
 	*u = (struct unload){ .untold_bytes = { 0 } };
 	overhead_begin(&u->overhead);
+	u->lodgers = lodger_take(owner);
 	untold_take(owner, u->untold_bytes);
 	if (u->overhead.counts)
 		charge_begin();
@@ -190,6 +214,7 @@ static void begin_unload(struct unload *u, const void *owner)
  */
 static CUresult finish_unload(struct unload *u, CUresult res)
 {
+	lodger_over(u->lodgers, res == CUDA_SUCCESS);
 	if (u->overhead.counts)
 		charge_over();
 	if (res == CUDA_SUCCESS) {
@@ -229,27 +254,32 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)
 {
+	struct output was = { 0 };
 	struct overhead o;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuLibraryGetModule))
 		return enter_missing();
 	res = overhead_begin_library(&o, library, LIBRARY_DATA);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(&o, library, LIBRARY_DATA,
-				      ROOM_CALL_HERE(0,
-						     real.cuLibraryGetModule(out_module, library)));
+	if (o.counts)
+		was = OUTPUT_SAVE(out_module);
+	said = ROOM_CALL_HERE(0, real.cuLibraryGetModule(out_module, library));
+	res = overhead_finish_library(&o, library, LIBRARY_DATA, said);
 	if (res == CUDA_SUCCESS)
 		code_of_library(*out_module, library);
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 
 CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 {
+	struct output was = { 0 };
 	CUlibrary library;
 	struct overhead o;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuKernelGetFunction))
 		return enter_missing();
@@ -257,11 +287,14 @@ CUresult hook_cuKernelGetFunction(CUfunction *out_function, CUkernel kernel)
 	res = overhead_begin_library(&o, library, LIBRARY_CODE);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = overhead_finish_library(&o, library, LIBRARY_CODE,
-				      ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function,
-										 kernel)));
+	if (o.counts)
+		was = OUTPUT_SAVE(out_function);
+	said = ROOM_CALL_HERE(0, real.cuKernelGetFunction(out_function, kernel));
+	res = overhead_finish_library(&o, library, LIBRARY_CODE, said);
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, function_owner(kernel));
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 
@@ -272,13 +305,23 @@ typedef CUresult global_fn(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary l
 static CUresult ask_global(global_fn *call, CUdeviceptr *out_addr, size_t *out_bytes,
 			   CUlibrary library, const char *name)
 {
+	struct output was_addr = { 0 }, was_bytes = { 0 };
 	struct overhead o;
-	CUresult res = overhead_begin_library(&o, library, LIBRARY_DATA);
+	CUresult res = overhead_begin_library(&o, library, LIBRARY_DATA), said;
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return overhead_finish_library(&o, library, LIBRARY_DATA,
-				       ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name)));
+	if (o.counts) {
+		was_addr = OUTPUT_SAVE(out_addr);
+		was_bytes = OUTPUT_SAVE(out_bytes);
+	}
+	said = ROOM_CALL_HERE(0, call(out_addr, out_bytes, library, name));
+	res = overhead_finish_library(&o, library, LIBRARY_DATA, said);
+	if (res != CUDA_SUCCESS && said == CUDA_SUCCESS) {
+		output_restore(&was_addr);
+		output_restore(&was_bytes);
+	}
+	return res;
 }
 
 CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlibrary library,
@@ -292,17 +335,23 @@ CUresult hook_cuLibraryGetGlobal(CUdeviceptr *out_addr, size_t *out_bytes, CUlib
 /* Functions and kernels whose first launch is to be noticed (hook/first_launch.h). */
 CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, const char *name)
 {
+	struct output was = { 0 };
 	struct code code;
-	CUresult res;
+	CUresult res, said;
 
 	if (!ENTER_HAS(cuModuleGetFunction))
 		return enter_missing();
 	res = code_begin(&code, module);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = code_finish(&code, ROOM_ASK(real.cuModuleGetFunction(out_function, module, name)));
+	if (code.module)
+		was = OUTPUT_SAVE(out_function);
+	said = ROOM_ASK(real.cuModuleGetFunction(out_function, module, name));
+	res = code_finish(&code, said);
 	if (res == CUDA_SUCCESS)
 		first_launch_given(*out_function, module);
+	else if (said == CUDA_SUCCESS)
+		output_restore(&was);
 	return res;
 }
 

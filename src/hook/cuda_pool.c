@@ -11,6 +11,7 @@
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
+#include "hook/output.h"
 #include "hook/room.h"
 
 #include <errno.h>
@@ -245,6 +246,7 @@ static int call_and_settle(struct request *r, const struct async *a, async_fn *c
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	CUmemoryPool pool = NULL;
+	struct output was;
 	struct request r;
 	enum enter what;
 	bool is_undone;
@@ -265,11 +267,13 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	if (rc < 0)
 		return enter_refused(rc, dev, a->size_bytes);
 	charge_begin();
+	was = OUTPUT_SAVE(a->out_addr);
 	rc = call_and_settle(&r, a, call, dev, &res);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
 		piece_over(piece_take(*a->out_addr), true);
 		GATE_CALL(give_back(*a->out_addr, a->stream));
+		output_restore(&was);
 		gpu_pool_undo(&r.doubt, a->stream);
 	}
 	pool_undone(&r.doubt);

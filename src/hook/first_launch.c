@@ -1,12 +1,12 @@
 #include "hook/first_launch.h"
 
 #include "core/gate.h"
-#include "core/green.h"
 #include "core/library.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "drv/visit.h"
 #include "hook/again.h"
 #include "hook/code.h"
 #include "hook/enter.h"
@@ -223,60 +223,37 @@ CUresult first_launch_let_in(CUfunction handle)
 							  let_in_module(handle);
 }
 
-/* Makes it current for the thread, if it is not, until leave(). True when it was not. */
-static bool visit(CUcontext ctx)
-{
-	CUcontext current;
-
-	return ctx && real.cuCtxGetCurrent && real.cuCtxPushCurrent_v2 && real.cuCtxPopCurrent_v2 &&
-	       real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != ctx &&
-	       real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
-}
-
-static void leave(bool has_visited)
-{
-	CUcontext popped;
-
-	if (has_visited)
-		real.cuCtxPopCurrent_v2(&popped);
-}
-
 CUresult first_launch_let_in_at(CUfunction handle, CUcontext ctx)
 {
-	bool has_visited = visit(ctx);
+	bool has_visited = visit_begin(ctx);
 	CUresult res = first_launch_let_in(handle);
 
-	leave(has_visited);
+	visit_end(has_visited);
 	return res;
 }
 
 CUresult first_launch_reserve_at(struct local_growth *growth, uint32_t thread_bytes,
 				 const void *handle, CUcontext ctx)
 {
-	bool has_visited = visit(ctx);
+	bool has_visited = visit_begin(ctx);
 	CUresult res = first_launch_reserve(growth, thread_bytes, handle);
 
-	leave(has_visited);
+	visit_end(has_visited);
 	return res;
 }
 
 bool first_launch_thread_bytes_at(CUfunction handle, CUcontext ctx, uint32_t *out_bytes)
 {
-	bool has_visited = visit(ctx);
+	bool has_visited = visit_begin(ctx);
 	bool is_known = first_launch_thread_bytes(handle, out_bytes);
 
-	leave(has_visited);
+	visit_end(has_visited);
 	return is_known;
 }
 
 CUcontext first_launch_context_of(CUstream stream)
 {
-	CUcontext ctx;
-
-	if (stream_key_is_default(stream) || !real.cuStreamGetCtx ||
-	    real.cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
-		return NULL;
-	return (CUcontext)(uintptr_t)green_owner(ctx);
+	return stream_key_is_default(stream) ? NULL : visit_stream_context(stream);
 }
 
 /*
@@ -315,9 +292,9 @@ CUresult first_launch_begin(struct first_launch *f, CUfunction function, CUstrea
 	*f = (struct first_launch){ .is_captured = is_captured };
 	if (!counts())
 		return CUDA_SUCCESS;
-	has_visited = visit(place_of(function, stream));
+	has_visited = visit_begin(place_of(function, stream));
 	res = begin(f, function);
-	leave(has_visited);
+	visit_end(has_visited);
 	return res;
 }
 

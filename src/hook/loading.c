@@ -54,14 +54,25 @@ static unsigned arch_at(enum loading_place place)
 									common_arch();
 }
 
+/* Its constants may lie apart from its variables. An image without code says nothing. */
+static uint64_t shared_bytes(const struct image_bytes *b)
+{
+	if (!b->variable_bytes)
+		return b->code_bytes ? 0 : UINT64_MAX;
+	return bytes_sum(bytes_round_up(b->variable_bytes, TRACK_BLOCK_BYTES), TRACK_BLOCK_BYTES);
+}
+
 static struct loading split(struct image_bytes b)
 {
 	uint64_t variable_bytes = bytes_round_up(b.variable_bytes, TRACK_BLOCK_BYTES);
 	uint64_t code_bytes = bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES);
+	struct loading loading = { variable_bytes, code_bytes, shared_bytes(&b) };
 
-	if (loading_is_eager())
-		return (struct loading){ .bytes = bytes_sum(variable_bytes, code_bytes) };
-	return (struct loading){ variable_bytes, code_bytes };
+	if (loading_is_eager()) {
+		loading.bytes = bytes_sum(variable_bytes, code_bytes);
+		loading.later_bytes = 0;
+	}
+	return loading;
 }
 
 struct loading loading_read(const void *image, enum loading_place place)

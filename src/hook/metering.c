@@ -12,6 +12,7 @@
 #include "drv/gpu_fence.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "drv/visit.h"
 #include "hook/event_point.h"
 #include "hook/stream_key.h"
 #include "hook/uses_sample.h"
@@ -173,10 +174,10 @@ static bool record(uint64_t event, CUstream stream, bool is_whole)
 }
 
 void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
-		   uint64_t context, struct means_entry *work, bool is_current, bool is_whole)
+		   uint64_t context, struct means_entry *work, bool may_make, bool is_whole)
 {
 	struct relaxed relaxed = relaxed_begin();
-	uint64_t event = gpu_event_take(context, is_current);
+	uint64_t event = gpu_event_take(context, may_make);
 
 	if (event && (!record(event, stream, is_whole) ||
 		      !marker_put(meter, lane, kind, event, work, clock_now_ns())))
@@ -303,6 +304,7 @@ void metering_add_context(uint64_t context)
 	CUstream stream = NULL;
 	struct probe *free_one = NULL;
 	struct relaxed relaxed;
+	bool has_visited;
 
 	pthread_mutex_lock(&state.s.making);
 	for (int i = 0; i < PROBES; i++) {
@@ -321,8 +323,10 @@ void metering_add_context(uint64_t context)
 	if (!free_one || !real.cuStreamCreate)
 		return;
 	relaxed = relaxed_begin();
+	has_visited = visit_begin(gpu_event_handle(context));
 	if (real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
 		spare_events(context);
+	visit_end(has_visited);
 	relaxed_end(relaxed);
 	pthread_mutex_lock(&state.s.making);
 	/* Else the context ended meanwhile, and the stream with it. */

@@ -36,14 +36,14 @@ struct meter *metering_of(struct dev dev);
 struct pace_terms metering_terms(struct dev dev, int64_t now_ns);
 
 /*
- * Puts a marker behind what is in the lane's stream. The calling thread has its context if
- * `is_current`; nothing captures the stream. With `is_whole` the event is the context's: it breaks no
+ * Puts a marker behind what is in the lane's stream, which nothing captures, with an event that is made for
+ * it if need be and `may_make` (drv/gpu_event.h). With `is_whole` the event is the context's: it breaks no
  * overlap of kernels and costs the device less, but waits for other streams too.
  */
 void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind, CUstream stream,
-		   uint64_t context, struct means_entry *work, bool is_current, bool is_whole);
+		   uint64_t context, struct means_entry *work, bool may_make, bool is_whole);
 
-/* A context in which something is launched for the first time; the calling thread has it. */
+/* A context in which the calling thread launches something, perhaps for the first time. */
 void metering_add_context(uint64_t context);
 
 /*

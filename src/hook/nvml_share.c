@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "base/pid.h"
 #include "base/sys.h"
-#include "core/quota.h"
+#include "core/charge.h"
 #include "core/root.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
@@ -216,6 +216,7 @@ static uint64_t viewer_used(struct region *region, int d)
 
 static uint64_t member_used(struct dev dev)
 {
+	charge_settle(dev);
 	quota_settle(dev);
 	return quota_used(dev);
 }

@@ -1,6 +1,8 @@
 #include "hook/overhead.h"
 
 #include "base/bytes.h"
+#include "core/green.h"
+#include "core/lodger.h"
 #include "core/small.h"
 #include "core/still.h"
 #include "core/untold.h"
@@ -100,6 +102,15 @@ void overhead_give_back(const uint64_t bytes[RATION_DEVICES])
 	}
 }
 
+void overhead_lodge(const struct overhead *o, const void *owner, uint64_t shared_bytes)
+{
+	const void *ctx;
+	struct cuda_ord ord;
+
+	if (o->counts && gpu_cuda_current(&ord, &ctx))
+		lodger_enter(owner, green_owner(ctx), o->dev, shared_bytes);
+}
+
 int overhead_finish(struct overhead *o)
 {
 	bool took_kept;
@@ -159,7 +170,9 @@ CUresult overhead_finish_lasting(struct overhead *o)
 
 struct library_need overhead_library_need(const struct loading *loading)
 {
-	return (struct library_need){ .bytes = loading->bytes, .code_bytes = loading->later_bytes };
+	return (struct library_need){ .bytes = loading->bytes,
+				      .code_bytes = loading->later_bytes,
+				      .shared_bytes = loading->shared_bytes };
 }
 
 /* What that part of the library takes of the context beyond what is there; found when needed. */
@@ -205,6 +218,8 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 		overhead_cancel(o);
 		return res;
 	}
+	if (library)
+		overhead_lodge(o, library, library_need(library).shared_bytes);
 	res = overhead_finish_lasting(o);
 	if (loading_is_eager())
 		part = LIBRARY_CODE;

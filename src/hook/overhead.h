@@ -34,6 +34,12 @@ void overhead_begin_on(struct overhead *o, CUdevice ord);
 CUresult overhead_reserve(struct overhead *o, uint64_t bytes);
 void overhead_cancel(struct overhead *o);
 
+/*
+ * After it succeeded, before overhead_finish(): variables of `owner`, a module or library, came to
+ * the calling thread's context. lodger_enter() of core/lodger.h.
+ */
+void overhead_lodge(const struct overhead *o, const void *owner, uint64_t shared_bytes);
+
 /* After it succeeded: 0, or -EDQUOT when what it took passes the limit. */
 int overhead_finish(struct overhead *o);
 

@@ -4,12 +4,14 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/gate.h"
+#include "core/green.h"
 #include "core/quota.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_event.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "drv/visit.h"
 #include "hook/collective.h"
 #include "hook/enter.h"
 #include "hook/metering.h"
@@ -145,15 +147,23 @@ void work_end_threads(void)
 }
 
 /*
- * The calling thread's context, and its device: what is launched into a stream of another one the driver
- * refuses, but for a green context's of the same device. False where there is none.
+ * Where work in the stream goes, and the device of that: the stream's own context, where kernels and graphs
+ * go whichever is current; of a default one the calling thread's. False where there is none.
  */
-static bool find_context(CUcontext *out_ctx, struct dev *out_dev)
+static bool find_context(CUstream stream, CUcontext *out_ctx, struct dev *out_dev)
 {
+	CUcontext home = stream_key_is_default(stream) ? NULL : visit_stream_context(stream);
 	struct cuda_ord ord;
 	const void *ctx;
+	bool is_known = gpu_cuda_current(&ord, &ctx), has_visited;
 
-	if (!gpu_cuda_current(&ord, &ctx) || !device_by_ordinal(ord, out_dev))
+	/* A green context's stream and its primary's are told apart by who is current. */
+	if (home && !(is_known && green_owner(ctx) == home)) {
+		has_visited = visit_begin(home);
+		is_known = has_visited && gpu_cuda_current(&ord, &ctx);
+		visit_end(has_visited);
+	}
+	if (!is_known || !device_by_ordinal(ord, out_dev))
 		return false;
 	*out_ctx = (CUcontext)(uintptr_t)ctx;
 	return true;
@@ -179,7 +189,7 @@ static void find_place(struct work_thread *t, struct place *p, CUstream stream, 
 	CUcontext ctx;
 
 	*p = (struct place){ .stream = stream, .is_own = is_own, .ctx = current, .epoch = epoch };
-	if (!find_context(&ctx, &p->dev))
+	if (!find_context(stream, &ctx, &p->dev))
 		return;
 	p->meter = metering_of(p->dev);
 	p->thread = p->meter ? meter_thread_of(t, p->dev) : NULL;

@@ -125,7 +125,7 @@ static void threads(int argc, char **argv)
 static void small(int argc, char **argv)
 {
 	CUDA_ARRAY_DESCRIPTOR d = { .Width = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4 };
-	CUarray arrays[1000];
+	CUarray arrays[1000] = { NULL };
 	unsigned n = 0;
 	CUresult res;
 
@@ -135,6 +135,7 @@ static void small(int argc, char **argv)
 	while (n < 1000 && (res = cuArrayCreate_v2(&arrays[n], &d)) == CUDA_SUCCESS)
 		n++;
 	IS(res, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!arrays[n]);
 	client_say("arrays", n);
 	CHARGED_IS(0, client_limit(0) - 2 * MIB); /* the last block is kept back */
 	client_pause("full");

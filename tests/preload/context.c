@@ -68,7 +68,7 @@ static void references(int argc, char **argv)
 /* forms: each form of cuCtxCreate charges, and refuses what does not fit. */
 static void forms(int argc, char **argv)
 {
-	CUcontext ctx[5];
+	CUcontext ctx[5] = { NULL };
 
 	(void)argc;
 	(void)argv;
@@ -84,6 +84,8 @@ static void forms(int argc, char **argv)
 	IS(cuCtxCreate_v3(&ctx[4], NULL, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuCtxCreate_v4(&ctx[4], NULL, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	IS(cuDevicePrimaryCtxRetain(&ctx[4], 0), CUDA_ERROR_OUT_OF_MEMORY);
+	/* What was taken back is not there. */
+	CHECK(!ctx[4]);
 	CHARGED_IS(0, 4 * CLIENT_CONTEXT_BYTES);
 	OK(cuCtxDestroy(ctx[1]));
 	OK(cuDevicePrimaryCtxRetain(&ctx[4], 0));
@@ -211,7 +213,7 @@ static void large_modules(int argc, char **argv)
 /* first: makes a context, or is told that there is no room for one. */
 static void first(int argc, char **argv)
 {
-	CUcontext ctx;
+	CUcontext ctx = NULL;
 	CUresult res;
 
 	(void)argc;
@@ -219,6 +221,7 @@ static void first(int argc, char **argv)
 	OK(cuInit(0));
 	res = cuDevicePrimaryCtxRetain(&ctx, 0);
 	CHECK(res == CUDA_SUCCESS || res == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!ctx == (res != CUDA_SUCCESS));
 	if (res == CUDA_SUCCESS)
 		puts("made");
 	client_pause("over");

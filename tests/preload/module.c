@@ -284,6 +284,7 @@ static void unread(int argc, char **argv)
 	for (int i = 0; i < 3; i++) {
 		IS(has_code ? use(argv[0], &lazy) : cuLibraryGetModule(&lazy.module, lazy.its),
 		   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(has_code || !lazy.module);
 		SAME(client_charged(0), CLIENT_CONTEXT_BYTES + 120 * MIB);
 	}
 	OK(cuMemFree_v2(addr));
@@ -607,6 +608,161 @@ static void kept(int argc, char **argv)
 	free(elf.at);
 }
 
+/* Loads it, as `how` names, to the context; the handle of a module or of a library. */
+static void *load_lodger(const char *how, const struct image_build *b)
+{
+	CUlibrary library;
+	CUmodule module;
+	CUkernel kernel;
+
+	if (!strstr(how, "library")) {
+		OK(cuModuleLoadData(&module, b->at));
+		return module;
+	}
+	OK(cuLibraryLoadData(&library, b->at, NULL, NULL, 0, NULL, NULL, 0));
+	if (strstr(how, "launch")) {
+		OK(cuLibraryGetKernel(&kernel, library, "empty"));
+		OK(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL,
+				  NULL));
+	} else {
+		OK(cuLibraryGetModule(&module, library));
+	}
+	return library;
+}
+
+static void unload_lodger(const char *how, void *handle)
+{
+	if (strstr(how, "library"))
+		OK(cuLibraryUnload(handle));
+	else
+		OK(cuModuleUnload(handle));
+}
+
+enum { LODGERS = 20 };
+
+/* Of two that each block has room for the second is not there: allocations, or what is loaded. */
+static void open_blocks(CUdeviceptr addrs[LODGERS])
+{
+	CUdeviceptr seconds[LODGERS];
+
+	for (int i = 0; i < LODGERS; i++) {
+		OK(cuMemAlloc_v2(&addrs[i], MIB));
+		OK(cuMemAlloc_v2(&seconds[i], MIB));
+	}
+	for (int i = 0; i < LODGERS; i++)
+		OK(cuMemFree_v2(seconds[i]));
+}
+
+static void load_first(const char *how, const struct image_build *b, void *handles[LODGERS])
+{
+	void *seconds[LODGERS];
+
+	for (int i = 0; i < LODGERS; i++) {
+		handles[i] = load_lodger(how, b);
+		seconds[i] = load_lodger(how, b);
+	}
+	for (int i = 0; i < LODGERS; i++)
+		unload_lodger(how, seconds[i]);
+}
+
+/* The limit has room for so much and not for more, but for the block that is kept back. */
+static void has_left(uint64_t bytes)
+{
+	CUdeviceptr addr;
+
+	IS(cuMemAlloc_v2(&addr, bytes + BLOCK_BYTES), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemAlloc_v2(&addr, bytes - BLOCK_BYTES));
+	OK(cuMemFree_v2(addr));
+}
+
+/*
+ * lodgers HOW HELD: variables lie in blocks beside small allocations, which are freed then, and
+ * come and go again: the blocks stay charged, HELD MiB with the code, while the modules are there.
+ * HOW names what is loaded, and whether that is before the allocations, or to another context.
+ */
+static void lodgers(int argc, char **argv)
+{
+	struct image_build elf = elf_of(MIB, 100);
+	CUdeviceptr addrs[LODGERS];
+	void *handles[LODGERS];
+	uint64_t start, left;
+	CUcontext ctx;
+
+	CHECK(argc == 2);
+	client_start();
+	if (strstr(argv[0], "second"))
+		OK(cuCtxCreate_v2(&ctx, 0, 0));
+	start = client_charged(0);
+	left = client_limit(0) - start - (uint64_t)atoi(argv[1]) * MIB;
+	if (strstr(argv[0], "first"))
+		load_first(argv[0], &elf, handles);
+	else
+		open_blocks(addrs);
+	for (int i = 0; i < LODGERS; i++) {
+		if (strstr(argv[0], "first"))
+			OK(cuMemAlloc_v2(&addrs[i], MIB));
+		else
+			handles[i] = load_lodger(argv[0], &elf);
+	}
+	for (int round = 0; round < 3; round++) {
+		has_left(left);
+		for (int i = 0; i < LODGERS; i++)
+			OK(cuMemFree_v2(addrs[i]));
+		has_left(left);
+		for (int i = 0; i < LODGERS && round < 2; i++)
+			OK(cuMemAlloc_v2(&addrs[i], MIB));
+	}
+	client_pause("freed");
+	for (int i = 0; i < LODGERS; i++)
+		unload_lodger(argv[0], handles[i]);
+	SAME(client_charged(0), start);
+	has_left(client_limit(0) - start + BLOCK_BYTES);
+	client_pause("unloaded");
+	free(elf.at);
+}
+
+/*
+ * lodger-shown: what a variable might hold and does not is shown as free at once, and another of
+ * the tenant gets it.
+ */
+static void lodger_shown(int argc, char **argv)
+{
+	struct image_build elf = elf_of(MIB, 100);
+	CUdeviceptr large, small;
+	CUmodule module;
+	uint64_t before;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuModuleLoadData(&module, elf.at));
+	/* It may be in the variable's block. A refusal looks at the card. */
+	OK(cuMemAlloc_v2(&large, MIB));
+	IS(cuMemAlloc_v2(&small, client_limit(0)), CUDA_ERROR_OUT_OF_MEMORY);
+	before = free_now();
+	OK(cuMemAlloc_v2(&small, MIB));
+	SAME(before - free_now(), BLOCK_BYTES);
+	OK(cuMemFree_v2(small));
+	SAME(free_now(), before);
+	OK(cuMemAlloc_v2(&small, MIB));
+	client_pause("there");
+	OK(cuMemFree_v2(small));
+	client_pause("freed");
+	free(elf.at);
+}
+
+/* taker: has all but so many blocks of the limit; what is kept back is not to be had. */
+static void taker(int argc, char **argv)
+{
+	CUdeviceptr addr;
+
+	CHECK(argc == 1);
+	client_start();
+	client_pause("there");
+	OK(cuMemAlloc_v2(&addr, client_limit(0) - (uint64_t)atoi(argv[0]) * BLOCK_BYTES));
+	client_pause("taken");
+}
+
 /* untold: where the card cannot be asked, what was loaded is charged until it is gone. */
 static void untold(int argc, char **argv)
 {
@@ -682,11 +838,24 @@ static void late(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "load", load },     { "lazy", lazy },           { "lazy-large", lazy_large },
-		{ "unread", unread }, { "elsewhere", elsewhere }, { "unknown", unknown },
-		{ "second", second }, { "node", node_elsewhere }, { "crowd", crowd },
-		{ "exact", exact },   { "kept", kept },           { "untold", untold },
-		{ "filler", filler }, { "late", late },           { 0 },
+		{ "load", load },
+		{ "lazy", lazy },
+		{ "lazy-large", lazy_large },
+		{ "unread", unread },
+		{ "elsewhere", elsewhere },
+		{ "unknown", unknown },
+		{ "second", second },
+		{ "node", node_elsewhere },
+		{ "crowd", crowd },
+		{ "exact", exact },
+		{ "kept", kept },
+		{ "untold", untold },
+		{ "filler", filler },
+		{ "late", late },
+		{ "lodgers", lodgers },
+		{ "lodger-shown", lodger_shown },
+		{ "taker", taker },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

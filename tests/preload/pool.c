@@ -486,7 +486,8 @@ static void *churn(void *arg)
 			continue;
 		}
 		IS(res, CUDA_ERROR_OUT_OF_MEMORY);
-		*p = 0;
+		/* What was given back is not there. */
+		SAME(*p, 0);
 		refused++;
 		OK(cuStreamSynchronize(stream));
 	}

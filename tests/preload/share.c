@@ -238,6 +238,37 @@ static void held(int argc, char **argv)
 	owe_and_pass(argc > 0 ? argv[0] : "kernel");
 }
 
+/*
+ * elsewhere DEVICE: as held(), with a library's kernel that goes into a stream of another context,
+ * which is never current.
+ */
+static void elsewhere(int argc, char **argv)
+{
+	CUcontext there, popped;
+	CUlibrary library;
+	CUstream stream;
+	CUkernel kernel;
+
+	CHECK(argc == 1);
+	OK(cuInit(0));
+	OK(cuCtxCreate_v2(&there, 0, atoi(argv[0])));
+	stream = new_stream();
+	OK(cuCtxPopCurrent_v2(&popped));
+	start();
+	OK(cuLibraryLoadData(&library, SPIN, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "spin"));
+	spin = (CUfunction)(void *)kernel;
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	client_pause("first");
+	launch(stream, 100 * MSEC);
+	OK(cuStreamSynchronize(stream));
+	client_pause("owes");
+	launch(stream, 20 * USEC);
+	OK(cuStreamSynchronize(stream));
+	client_pause("passed");
+}
+
 /* The same in a child that was made before the driver was started. */
 static void forked(int argc, char **argv)
 {
@@ -554,17 +585,10 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },
-		{ "worn", worn },
-		{ "forked", forked },
-		{ "forms", forms },
-		{ "capture", capture },
-		{ "ends", ends },
-		{ "threads", threads },
-		{ "waits", waits },
-		{ "both", both },
-		{ "busy", busy },
-		{ 0 },
+		{ "held", held },     { "worn", worn },       { "elsewhere", elsewhere },
+		{ "forked", forked }, { "forms", forms },     { "capture", capture },
+		{ "ends", ends },     { "threads", threads }, { "waits", waits },
+		{ "both", both },     { "busy", busy },       { 0 },
 	};
 
 	return client_main(argc, argv, cases);

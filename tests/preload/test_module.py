@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from conftest import BUILD, CONTEXT, MIB
+from conftest import BLOCK, BUILD, CONTEXT, MIB
 
 FORMS = ["elf", "fatbin", "fatbin-packed", "fatbin-zstd"]
 CALLS = ["", "-file", "-library", "-library-preserved", "-library-copied", "-library-file"]
@@ -126,6 +126,38 @@ def test_what_is_kept_back_ends(place):
     program = place.start("module", "kept", RATION_MEM=CONTEXT + 100 * MIB,
                           CUDA_MODULE_LOADING="LAZY").await_word("kept")
     program.go().end()
+
+
+LODGERS = ["module", "library", "library-launch", "module-second", "library-second", "module-first"]
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("loading", ["LAZY", "EAGER"])
+@pytest.mark.parametrize("how", LODGERS)
+def test_a_variable_in_a_block_of_allocations(place, how, loading):
+    """It holds the block when the allocations are gone."""
+    has_code = loading == "EAGER" or "launch" in how
+    contexts = 2 if "second" in how else 1
+    limit = contexts * CONTEXT + (160 if "first" in how else 100) * MIB
+    program = place.start("module", "lodgers", how, 80 if has_code else 40, RATION_MEM=limit,
+                          RATION_MOVABLE="false", CUDA_MODULE_LOADING=loading).await_word("freed")
+    assert place.truth() == {program.pid: place.charged()}
+    program.go().await_word("unloaded")
+    assert place.truth() == {program.pid: contexts * CONTEXT}
+    program.go().end()
+    assert place.most() <= limit
+
+
+def test_a_block_that_might_hold_a_variable(place):
+    """It is free for all as soon as it is freed, where none is in it."""
+    settings = {"RATION_MEM": 2 * CONTEXT + 100 * MIB, "RATION_MOVABLE": "false", "CUDA_MODULE_LOADING": "LAZY"}
+    program = place.start("module", "lodger-shown", **settings).await_word("there")
+    # Two contexts, the variable's block, and the one that is kept back.
+    taker = place.start("module", "taker", 2 * CONTEXT // BLOCK + 2, **settings).await_word("there")
+    program.go().await_word("freed")
+    taker.go().await_word("taken").go().end()
+    program.go().end()
+    assert place.most() <= settings["RATION_MEM"]
 
 
 def test_what_no_look_can_tell_stays_charged(place):

@@ -74,6 +74,19 @@ def test_who_owes_is_held_on_the_device_that_is_limited(place, visible, limited_
         program.await_word("passed").go().end()
 
 
+@pytest.mark.plain
+@pytest.mark.parametrize("device, limited_device, holds", [(0, 0, True), (1, 1, True), (1, 0, False), (0, 1, False)])
+def test_who_owes_is_held_where_the_stream_is(place, device, limited_device, holds):
+    """Its context is another one than the current, which is of device 0."""
+    place.sim["count"] = 2
+    place.settings.update(RATION_MEM="1g", RATION_SM=f"{limited_device}:1")
+    program = place.start("share", "elsewhere", device).await_word("first").go().await_word("owes").go()
+    if holds:
+        assert not select.select([program.popen.stdout], [], [], 0.5)[0]
+        limit(place, "100")
+    program.await_word("passed").go().end()
+
+
 def test_a_child_that_owes_is_held(limited):
     program = owing(limited, "forked")
     assert program.popen.poll() is not None

@@ -217,10 +217,15 @@ static CUresult model_alloc(CUdeviceptr *out_addr, size_t bytes)
 static CUresult model_alloc_pitch(CUdeviceptr *out_addr, size_t *out_pitch, size_t width,
 				  size_t height, unsigned int element)
 {
+	size_t pitch = (width + 511) / 512 * 512;
+	CUresult res;
+
 	(void)element;
 	lock();
-	*out_pitch = (width + 511) / 512 * 512;
-	return unlock(fails() ? CUDA_ERROR_UNKNOWN : give_linear(out_addr, *out_pitch * height));
+	res = fails() ? CUDA_ERROR_UNKNOWN : give_linear(out_addr, pitch * height);
+	if (res == CUDA_SUCCESS)
+		*out_pitch = pitch;
+	return unlock(res);
 }
 
 static CUresult model_alloc_managed(CUdeviceptr *out_addr, size_t bytes, unsigned int flags)
@@ -507,7 +512,8 @@ static CUresult model_load(CUmodule *out_module, const void *image)
 	if (fails() || !current)
 		return unlock(CUDA_ERROR_INVALID_CONTEXT);
 	o = new_object(model.modules, UNIT_BYTES * (uint64_t) * (const unsigned char *)image);
-	*out_module = (CUmodule)(void *)o;
+	if (o)
+		*out_module = (CUmodule)(void *)o;
 	return unlock(o ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -545,13 +551,15 @@ static void end_context(CUcontext ctx)
 
 static CUresult model_ctx_create(CUcontext *out_ctx, unsigned int flags, CUdevice dev)
 {
+	CUcontext ctx;
+
 	(void)flags;
 	(void)dev;
 	lock();
-	*out_ctx = fails() ? NULL : new_context();
-	if (*out_ctx)
-		current = *out_ctx;
-	return unlock(*out_ctx ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	ctx = fails() ? NULL : new_context();
+	if (ctx)
+		*out_ctx = current = ctx;
+	return unlock(ctx ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static CUresult model_ctx_destroy(CUcontext ctx)

@@ -1,1 +1,1 @@
-ration_take(${RATION_TEST} drv/gpu_event)
+ration_take(${RATION_TEST} drv/gpu_event drv/visit)

@@ -27,7 +27,7 @@ static uint64_t enter_at(uint64_t addr, uint64_t bytes)
 	struct track t = { .addr = addr, .bytes = bytes, .dev = dev0 };
 	struct track_entered e = enter(&t);
 
-	CHECK_EQ(e.stale_bytes, 0);
+	CHECK_EQ(e.stale.bytes, 0);
 	return e.new_bytes;
 }
 
@@ -38,7 +38,7 @@ static uint64_t end_at(uint64_t addr)
 
 	CHECK(node);
 	CHECK_EQ(t.addr, addr);
-	return track_end(node);
+	return track_end(node).bytes;
 }
 
 static void what_is_held_is_the_blocks_touched(void)
@@ -123,7 +123,7 @@ static void enter_again(const struct track *t, uint64_t *held)
 {
 	struct track_entered e = enter(t);
 
-	*held += e.new_bytes - e.stale_bytes;
+	*held += e.new_bytes - e.stale.bytes;
 }
 
 static void stale_addresses_are_replaced(void)
@@ -170,11 +170,11 @@ static void what_is_put_back_is_held(void)
 	CHECK_EQ(t.bytes, 2 * BLOCK);
 	/* Taken out, but not over: it still counts. */
 	CHECK_EQ(track_physical(dev0), 2 * BLOCK);
-	CHECK_EQ(track_put_back(node), 0);
+	CHECK_EQ(track_put_back(node).bytes, 0);
 	CHECK_EQ(track_physical(dev0), 2 * BLOCK);
 	node = track_take(BASE, &t);
 	enter_at(BASE, 1);
-	CHECK_EQ(track_put_back(node), BLOCK);
+	CHECK_EQ(track_put_back(node).bytes, BLOCK);
 	CHECK_EQ(track_physical(dev0), BLOCK);
 	CHECK_EQ(end_at(BASE), BLOCK);
 }
@@ -189,7 +189,7 @@ static void a_block_lives_until_the_free_is_over(void)
 	enter_at(BASE, 512);
 	node = track_take(BASE, &t);
 	CHECK_EQ(enter_at(BASE, 512), 0);
-	CHECK_EQ(track_end(node), 0);
+	CHECK_EQ(track_end(node).bytes, 0);
 	CHECK_EQ(track_physical(dev0), BLOCK);
 	CHECK_EQ(end_at(BASE), BLOCK);
 }
@@ -273,13 +273,13 @@ static void a_context_takes_what_is_being_freed_along(void)
 	for (uint64_t i = 0; i < 3; i++)
 		old[i] = track_take(BASE + i * BLOCK, &t);
 	young = track_take(BASE + 3 * BLOCK, &t);
-	CHECK_EQ(track_end(old[1]), BLOCK);
+	CHECK_EQ(track_end(old[1]).bytes, BLOCK);
 	track_drop_context(&ctx, mark, freed);
 	CHECK_EQ(freed[0], 0);
 	CHECK_EQ(track_physical(dev0), 3 * BLOCK);
-	CHECK_EQ(track_put_back(old[0]), BLOCK);
-	CHECK_EQ(track_end(old[2]), BLOCK);
-	CHECK_EQ(track_put_back(young), 0);
+	CHECK_EQ(track_put_back(old[0]).bytes, BLOCK);
+	CHECK_EQ(track_end(old[2]).bytes, BLOCK);
+	CHECK_EQ(track_put_back(young).bytes, 0);
 	CHECK_EQ(end_at(BASE + 3 * BLOCK), BLOCK);
 	CHECK_EQ(track_physical(dev0), 0);
 }
@@ -350,6 +350,36 @@ static void blocks_are_shared_by_threads(void)
 	CHECK(!track_has_block(dev0));
 }
 
+/* What is no longer held when the allocation there ends; of it, what others might share. */
+static void ends_with(uint64_t addr, uint64_t bytes, uint64_t shared_bytes)
+{
+	struct track t;
+	struct track_gone gone = track_end(track_take(addr, &t));
+
+	CHECK_EQ(gone.bytes, bytes);
+	CHECK_EQ(gone.shared_bytes, shared_bytes);
+}
+
+static void what_is_not_filled_may_be_shared(void)
+{
+	track_init();
+	enter_at(BASE, 2 * BLOCK);
+	ends_with(BASE, 2 * BLOCK, 0);
+	enter_at(BASE, BLOCK);
+	ends_with(BASE, BLOCK, 0);
+	enter_at(BASE, 2 * BLOCK + 1);
+	ends_with(BASE, 3 * BLOCK, BLOCK);
+	enter_at(BASE, MIB);
+	enter_at(BASE + MIB, MIB);
+	ends_with(BASE + MIB, 0, 0);
+	ends_with(BASE, BLOCK, BLOCK);
+	enter_at(BASE + MIB, MIB);
+	ends_with(BASE + MIB, BLOCK, BLOCK);
+	/* Inside two, which no driver was seen to do. */
+	enter_at(BASE + MIB, BLOCK);
+	ends_with(BASE + MIB, 2 * BLOCK, 2 * BLOCK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +396,7 @@ int main(void)
 		fresh_test(memory_tracked_elsewhere_is_added),
 		fresh_test(a_child_has_nothing),
 		fresh_test(blocks_are_shared_by_threads),
+		fresh_test(what_is_not_filled_may_be_shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,14 @@ def test_it_does_so_where_launches_are_measured(full, kind):
     full.run("giving", kind)
 
 
+@pytest.mark.parametrize("share", [None, "90"])
+def test_a_launch_is_made_again(full, share):
+    full.settings["RATION_SIM_FAULT"] = "cuLaunchKernel:150=2"
+    if share:
+        full.settings["RATION_SM"] = share
+    full.run("giving", "launch")
+
+
 def test_what_cannot_be_had_moves_nothing(full):
     full.run("giving", "nothing")
 

@@ -179,8 +179,8 @@ static void local(int argc, char **argv)
 }
 
 /*
- * launch: one launch of many, of a function that was launched before, finds no room (the software
- * GPU was told so). It takes place all the same, with the parameters that it had.
+ * launch: some launches of many, of a function that was launched before, find no room (the software
+ * GPU was told so). They take place all the same, with the parameters that they had.
  */
 static void launch(int argc, char **argv)
 {
@@ -207,7 +207,7 @@ static void launch(int argc, char **argv)
 		OK(cuMemcpyDtoH_v2(words, to, sizeof(words)));
 		CHECK(words[0] == i && memcmp(words, words + 1, sizeof(words) - 4) == 0);
 	}
-	check(64 * MIB);
+	check(4 * 64 * MIB);
 }
 
 static void heap(int argc, char **argv)

@@ -6,16 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-int64_t clock_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
-}
 
 void clock_sleep_ns(int64_t ns)
 {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <time.h>
 
 #define NSEC_PER_USEC INT64_C(1000)
 #define NSEC_PER_MSEC INT64_C(1000000)
@@ -19,7 +20,13 @@ static inline int64_t clock_most_ns(int64_t a, int64_t b)
 }
 
 /* CLOCK_MONOTONIC in ns. */
-int64_t clock_now_ns(void);
+static inline int64_t clock_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NSEC_PER_SEC + t.tv_nsec;
+}
 
 /* Sleeps about `ns`; returns early on a signal. No cancellation point. */
 void clock_sleep_ns(int64_t ns);

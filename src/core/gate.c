@@ -108,7 +108,7 @@ static uint32_t open_word(void)
 {
 	if (state.s.needs_fence)
 		return GATE_SHUT;
-	return state.s.watchers ? GATE_WATCHED : GATE_OPEN;
+	return GATE_OPEN | state.s.watchers;
 }
 
 /* mutex held, gate open or closed by the thread: it goes in. What its cell said before. */

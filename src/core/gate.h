@@ -9,8 +9,8 @@
  * "in" came before, then the closer sees it.
  *
  * A cell that is not open is the one test for everything unusual: a new thread, a fork child (the
- * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open to all but
- * to gate_try(): work that is to be measured or held goes another way.
+ * cells are wiped), a closed gate, a kernel without membarrier. A watched gate is open; what its
+ * cells say more than that is who watches: work that is to be measured or held goes another way.
  *
  * A thread inside that enters again (a callback in a driver call) passes: it is inside already. So
  * does the thread that closed the gate: what it does meanwhile is its own affair.
@@ -21,16 +21,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum gate_open { GATE_SHUT, GATE_OPEN, GATE_WATCHED };
+enum gate_open { GATE_SHUT, GATE_OPEN };
 
-/* Who watches: bits. */
-enum gate_watcher { GATE_METERING = 1, GATE_FUNCTIONS = 2, GATE_USES = 4 };
+/* Who watches: bits beside GATE_OPEN. */
+enum gate_watcher { GATE_FUNCTIONS = 2, GATE_METERING = 4, GATE_USES = 8 };
 
 struct gate_cell {
 	/* Its thread: odd between enter and leave, two more after each but questions. */
 	_Alignas(64) _Atomic uint32_t in;
-	_Atomic uint32_t open; /* enum gate_open; any thread, under the gate's mutex */
-	_Atomic uint32_t tid;  /* of its thread, 0 = free; under the mutex */
+	/* enum gate_open, and while it is open who watches; any thread, under the gate's mutex. */
+	_Atomic uint32_t open;
+	_Atomic uint32_t tid; /* of its thread, 0 = free; under the mutex */
 };
 
 /* The calling thread's cell. Starts at a cell that never opens. */
@@ -67,8 +68,8 @@ static inline uint32_t gate_enter(void)
 bool gate_enter_now(uint32_t *out_was_in);
 
 /*
- * As gate_enter() where nothing is unusual and nobody watches: true, and *out_was_in is what it
- * would have returned. Else false and nothing is done.
+ * As gate_enter() where nothing is unusual: true, and *out_was_in is what it would have returned.
+ * Else false and nothing is done.
  */
 static inline bool gate_try(uint32_t *out_was_in)
 {
@@ -78,8 +79,7 @@ static inline bool gate_try(uint32_t *out_was_in)
 	*out_was_in = was_in;
 	atomic_store_explicit(&cell->in, was_in | 1, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(atomic_load_explicit(&cell->open, memory_order_acquire) == GATE_OPEN,
-			     1))
+	if (__builtin_expect(atomic_load_explicit(&cell->open, memory_order_acquire), 1))
 		return true;
 	atomic_store_explicit(&cell->in, was_in, memory_order_release);
 	return false;
@@ -157,22 +157,22 @@ static inline void gate_leave_try(uint32_t was_in)
 	atomic_store_explicit(&gate_cell->in, was_in + 2, memory_order_release);
 }
 
-/*
- * Has gate_try() fail from now on, or not any more: while anybody watches. Threads that are
- * inside go on.
- */
+/* Has all cells say from now on, or not any more, that `who` watches. Threads inside go on. */
 void gate_watch(enum gate_watcher who, bool is_watched);
 
-/* True when the calling thread's gate_try() would pass now; a moment later it may not. */
-static inline bool gate_is_open(void)
+/*
+ * What the calling thread's cell says: GATE_SHUT, GATE_OPEN, or that with who watches; a moment
+ * later it may say something else.
+ */
+static inline uint32_t gate_word(void)
 {
-	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed) == GATE_OPEN;
+	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed);
 }
 
-/* True when the calling thread's gate_try() failed for nothing but a watcher. */
+/* True when it is open, and watched. */
 static inline bool gate_is_watched(void)
 {
-	return atomic_load_explicit(&gate_cell->open, memory_order_relaxed) == GATE_WATCHED;
+	return gate_word() > GATE_OPEN;
 }
 
 /* Changes whenever a thread passes the gate, but for questions; the value itself says nothing. */

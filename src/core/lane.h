@@ -47,10 +47,10 @@ struct lane {
 	struct lane_start starts[LANE_STARTS];
 };
 
-/* The next launch gets a marker before it. Its thread. */
-static inline bool lane_wants(const struct lane *lane)
+/* Not 0: the next launch gets a marker before it. Its thread. */
+static inline uint32_t lane_wants(const struct lane *lane)
 {
-	return __atomic_load_n(&lane->wants, __ATOMIC_RELAXED) != 0;
+	return __atomic_load_n(&lane->wants, __ATOMIC_RELAXED);
 }
 
 /* True once after it was wanted. Its thread. */

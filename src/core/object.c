@@ -253,9 +253,13 @@ bool object_find(uint64_t addr, struct object_info *out_info)
 /* device's mutex: what begins at `addr` is not in use any more; what is in *going is to close. */
 static int leave(struct object_device *d, uint64_t addr, uint64_t fence, struct object_list *going)
 {
+	struct range_node *node = range_find(&d->addresses, addr);
 	struct object_info info;
-	struct range_node *node;
 
+	/* The slab says whether it is one; most are not pinned, and need no look before. */
+	if (node && node->color == OBJECT_REGION &&
+	    !object_small_is_pinned((struct object_region *)node, addr))
+		return object_small_free((struct object_region *)node, addr, fence);
 	while (object_device_find(d, addr, &node, &info) && info.addr == addr && info.is_pinned)
 		object_pin_end(d, node, &info);
 	if (!node)

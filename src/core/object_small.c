@@ -108,6 +108,11 @@ static void set_bit(uint64_t *word, uint64_t bit, bool is_set)
 	*word = is_set ? *word | bit : *word & ~bit;
 }
 
+bool object_small_is_pinned(struct object_region *region, uint64_t addr)
+{
+	return *word_of(region, addr) & PINNED_BIT;
+}
+
 void object_small_set_pinned(struct object_region *region, uint64_t addr, bool is_pinned)
 {
 	set_bit(word_of(region, addr), PINNED_BIT, is_pinned);

@@ -30,6 +30,9 @@ bool object_small_find(struct object_region *region, uint64_t addr, struct objec
 /* device's mutex: its space. */
 struct object_space *object_small_space_of(struct object_region *region);
 
+/* device's mutex: whether the piece that begins at `addr` is pinned; of none it says nothing. */
+bool object_small_is_pinned(struct object_region *region, uint64_t addr);
+
 /* device's mutex: enters that the piece, which is in use, is pinned or is not. */
 void object_small_set_pinned(struct object_region *region, uint64_t addr, bool is_pinned);
 

@@ -1,6 +1,7 @@
 #include "core/slab.h"
 
 #include "base/bytes.h"
+#include "core/slab_kept.h"
 #include "core/slab_queue.h"
 #include "core/slab_region.h"
 
@@ -30,6 +31,7 @@ struct slab {
 	 */
 	uint16_t most[2 * REGIONS];
 	struct slab_queue quarantine;
+	struct slab_kept kept;   /* counts as free, but its extents are not empty */
 	struct slab_stats stats; /* but for the fences */
 	uint64_t least_empty;    /* of stats.empty since slab_round() */
 };
@@ -96,22 +98,71 @@ static struct slab_region *roomy(const struct slab *slab, uint32_t count)
 	return slab->regions[i - REGIONS];
 }
 
-/* mutex held: takes so many chunks from the first region with room. */
-static int take(struct slab *slab, uint32_t count, uint64_t *out_addr)
+/* mutex held. */
+static void release(struct slab *slab, struct slab_region *region, uint32_t chunk, uint32_t count)
+{
+	uint32_t unused = region->unused_blocks;
+
+	slab_region_give(region, chunk, count);
+	changed(slab, region, unused);
+}
+
+/* mutex held: what was kept has its place among what is free again. True when there was some. */
+static bool release_kept(struct slab *slab)
+{
+	struct slab_kept_run run;
+	bool is_any = false;
+
+	for (; slab_kept_pop(&slab->kept, &run); is_any = true)
+		release(slab, run.region, run.chunk, run.count);
+	return is_any;
+}
+
+/* mutex held: the run is free, and kept if it may be. */
+static void keep(struct slab *slab, struct slab_region *region, uint32_t chunk, uint32_t count)
+{
+	struct slab_kept_run old;
+
+	if (!slab_kept_takes(count)) {
+		release(slab, region, chunk, count);
+		return;
+	}
+	while (slab_kept_give_way(&slab->kept, count, &old))
+		release(slab, old.region, old.chunk, old.count);
+	slab_region_retire(region, chunk);
+	slab_kept_put(&slab->kept, (struct slab_kept_run){ region, chunk, count });
+}
+
+/* mutex held: so many chunks from the first region with room. False when none has it. */
+static bool find(struct slab *slab, uint32_t count, struct slab_kept_run *out_run)
 {
 	struct slab_region *region;
-	uint32_t chunk, unused;
+	uint32_t unused;
 
-	if (slab->most[1] < count)
-		return -ENOSPC;
-	if (slab_queue_prepare(&slab->quarantine) < 0)
-		return -ENOMEM;
+	if (slab->most[1] < count && !(release_kept(slab) && slab->most[1] >= count))
+		return false;
 	region = roomy(slab, count);
 	unused = region->unused_blocks;
-	chunk = slab_region_take(region, count);
+	*out_run = (struct slab_kept_run){ region, slab_region_take(region, count), count };
 	changed(slab, region, unused);
+	return true;
+}
+
+/* mutex held: takes so many chunks, of what is kept if there is one as long. */
+static int take(struct slab *slab, uint32_t count, uint64_t *out_addr)
+{
+	struct slab_kept_run run;
+
+	if (slab_queue_prepare(&slab->quarantine) < 0)
+		return -ENOMEM;
+	if (slab_kept_take(&slab->kept, count, &run)) {
+		slab_region_revive(run.region, run.chunk);
+	} else if (!find(slab, count, &run)) {
+		slab_queue_discard(&slab->quarantine);
+		return -ENOSPC;
+	}
 	slab->stats.taken += (uint64_t)count * SLAB_CHUNK_BYTES;
-	*out_addr = region->node.start + (uint64_t)chunk * SLAB_CHUNK_BYTES;
+	*out_addr = run.region->node.start + (uint64_t)run.chunk * SLAB_CHUNK_BYTES;
 	return 0;
 }
 
@@ -134,15 +185,6 @@ static struct slab_region *region_at(const struct slab *slab, uint64_t addr, uin
 
 	*out_chunk = region ? (uint32_t)((addr - region->node.start) / SLAB_CHUNK_BYTES) : 0;
 	return region;
-}
-
-/* mutex held. */
-static void release(struct slab *slab, struct slab_region *region, uint32_t chunk, uint32_t count)
-{
-	uint32_t unused = region->unused_blocks;
-
-	slab_region_give(region, chunk, count);
-	changed(slab, region, unused);
 }
 
 int slab_free(struct slab *slab, uint64_t addr, uint64_t fence)
@@ -171,7 +213,7 @@ int slab_free(struct slab *slab, uint64_t addr, uint64_t fence)
 		slab_queue_push(&slab->quarantine, region->slot << CHUNK_BITS | chunk, fence);
 	} else {
 		slab_queue_discard(&slab->quarantine);
-		release(slab, region, chunk, count);
+		keep(slab, region, chunk, count);
 	}
 out_unlock:
 	pthread_mutex_unlock(&slab->mutex);
@@ -390,6 +432,7 @@ bool slab_shrink_begin(struct slab *slab, uint64_t keep_bytes, struct slab_piece
 	bool is_begun;
 
 	pthread_mutex_lock(&slab->mutex);
+	release_kept(slab);
 	is_begun = slab->stats.empty > keep_bytes && claim_unused(slab, out_extent);
 	pthread_mutex_unlock(&slab->mutex);
 	return is_begun;
@@ -410,6 +453,7 @@ uint64_t slab_round(struct slab *slab)
 	uint64_t used_bytes;
 
 	pthread_mutex_lock(&slab->mutex);
+	release_kept(slab);
 	used_bytes = slab->stats.empty - slab->least_empty;
 	slab->least_empty = slab->stats.empty;
 	pthread_mutex_unlock(&slab->mutex);
@@ -421,6 +465,7 @@ struct slab_stats slab_stats(struct slab *slab)
 	struct slab_stats stats;
 
 	pthread_mutex_lock(&slab->mutex);
+	release_kept(slab);
 	stats = slab->stats;
 	stats.first_fence = slab_queue_first(&slab->quarantine);
 	stats.last_fence = slab_queue_last(&slab->quarantine);

@@ -402,6 +402,11 @@ void slab_region_retire(struct slab_region *region, uint32_t chunk)
 	word_of(region, chunk)->gone |= bit_of(chunk);
 }
 
+void slab_region_revive(struct slab_region *region, uint32_t chunk)
+{
+	word_of(region, chunk)->gone &= ~bit_of(chunk);
+}
+
 void slab_region_give(struct slab_region *region, uint32_t chunk, uint32_t count)
 {
 	word_of(region, chunk)->first &= ~bit_of(chunk);

@@ -99,5 +99,8 @@ bool slab_region_first(const struct slab_region *region, uint32_t chunk, uint32_
 /* Puts the run that begins with this chunk into quarantine: taken still, but no longer a run. */
 void slab_region_retire(struct slab_region *region, uint32_t chunk);
 
+/* Makes it a run again. */
+void slab_region_revive(struct slab_region *region, uint32_t chunk);
+
 /* Makes the run of `count` chunks that begins with this one free, in quarantine or not. */
 void slab_region_give(struct slab_region *region, uint32_t chunk, uint32_t count);

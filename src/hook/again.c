@@ -31,11 +31,14 @@ void again_clear(struct again *places)
 	memcpy(places, nothing, sizeof(nothing));
 }
 
-bool again_is_current(const struct again *at)
+struct again *again_by_context(struct again *at, uint64_t epoch)
 {
 	CUcontext current;
 
-	return real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == at->ctx;
+	if (at->epoch != (epoch | AGAIN_BY_CONTEXT) ||
+	    real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != at->ctx)
+		return NULL;
+	return at;
 }
 
 void again_cancel(struct again *at, int64_t cost_ns)

@@ -18,24 +18,25 @@
 
 #include <stdatomic.h>
 
-enum { AGAIN_PLACES = 64 };
+enum { AGAIN_PLACES_LOG2 = 6, AGAIN_PLACES = 1 << AGAIN_PLACES_LOG2 };
 /* No epoch: of a place with nothing in it. */
 #define AGAIN_NEVER UINT64_MAX
+
+/* In `epoch`: the thread's context says where it goes, and has to be `ctx`. */
+#define AGAIN_BY_CONTEXT (UINT64_C(1) << 63)
 
 struct again {
 	/* What was launched. */
 	uint64_t what, amount;
-	CUstream stream;
-	uint64_t epoch; /* when it was; any other makes it void */
-	bool is_per_thread;
-	bool is_by_context; /* the thread's context says where it goes: it has to be `ctx` */
-	CUcontext ctx;
+	CUstream stream; /* again_stream() */
+	uint64_t epoch;  /* when it was, and AGAIN_BY_CONTEXT; any other makes it void */
 	/* What was found out. */
 	struct meter_thread *thread;
 	struct lane *lane;
 	struct means_entry *entry; /* known */
 	uint64_t kind;             /* that the entry had */
 	struct meter *meter;
+	CUcontext ctx; /* of AGAIN_BY_CONTEXT */
 } __attribute__((aligned(128)));
 
 /* The calling thread's places; at first those of nobody, in which there is nothing. */
@@ -64,43 +65,59 @@ void again_void(void);
 /* The places of a new thread. */
 void again_clear(struct again *places);
 
-/* Where a launch like this one is kept. */
-static inline struct again *again_place(const struct work_call *call)
+/* Where a call's work goes: two names of a stream may be one. */
+static inline CUstream again_stream(const struct work_call *call)
 {
-	uint64_t hash = call->what >> 5 ^ call->what >> 11 ^ call->amount ^
-			(uint64_t)(uintptr_t)call->stream >> 7;
-
-	return &again_places[hash % AGAIN_PLACES];
+	return call->is_per_thread && !call->stream ? CU_STREAM_PER_THREAD : call->stream;
 }
 
-/* True when the calling thread's context is that of the place. */
-bool again_is_current(const struct again *at);
-
 /*
- * The earlier launch that this one is like, if it may go without being held and no marker goes
- * before it: its time, *out_cost_ns, is off what the thread may submit then, and again_end() or
- * again_cancel() follows the driver call. Else NULL.
+ * Where a launch like this one is kept. Handles of functions and of streams lie in rows with like
+ * steps: so many of either do not meet.
  */
-__attribute__((always_inline)) static inline struct again *again_find(const struct work_call *call,
-								      int64_t *out_cost_ns)
+static inline struct again *again_place(const struct work_call *call)
+{
+	uint64_t sum = call->what + 9 * (uint64_t)(uintptr_t)again_stream(call) + call->amount;
+	uint32_t hash = (uint32_t)sum * 0x9e3779b1u;
+
+	return &again_places[hash >> (32 - AGAIN_PLACES_LOG2)];
+}
+
+/* The place if it holds by context, and that is the calling thread's; else NULL. */
+struct again *again_by_context(struct again *at, uint64_t epoch);
+
+/* The earlier launch that this one is like; NULL when there is none. */
+__attribute__((always_inline)) static inline struct again *again_find(const struct work_call *call)
 {
 	struct again *at = again_place(call);
-	struct meter_thread *thread = at->thread;
-	int64_t cost_ns, left_ns;
+	uint64_t epoch;
 
-	if (at->what != call->what || at->amount != call->amount || at->stream != call->stream ||
-	    at->is_per_thread != call->is_per_thread || at->epoch != again_epoch() ||
-	    lane_wants(at->lane) || __atomic_load_n(&at->entry->key, __ATOMIC_RELAXED) != at->kind)
+	if (at->what != call->what || at->amount != call->amount ||
+	    at->stream != again_stream(call))
 		return NULL;
-	if (at->is_by_context && !again_is_current(at))
-		return NULL;
-	cost_ns = means_cost_ns(at->entry);
-	left_ns = thread->grant_ns - cost_ns;
-	if (left_ns < 0 || __atomic_load_n(&thread->attention, __ATOMIC_RELAXED))
-		return NULL;
-	thread->grant_ns = left_ns;
+	epoch = again_epoch();
+	return __builtin_expect(at->epoch == epoch, 1) ? at : again_by_context(at, epoch);
+}
+
+/* True when it may go without being held, and no marker goes before it: then it costs so much. */
+__attribute__((always_inline)) static inline bool again_may_go(const struct again *at,
+							       int64_t *out_cost_ns)
+{
+	int64_t cost_ns = means_cost_ns(at->entry);
+
+	/* One branch for both: neither is often true. */
+	if ((lane_wants(at->lane) | __atomic_load_n(&at->thread->attention, __ATOMIC_RELAXED)) ||
+	    __atomic_load_n(&at->entry->key, __ATOMIC_RELAXED) != at->kind ||
+	    at->thread->grant_ns < cost_ns)
+		return false;
 	*out_cost_ns = cost_ns;
-	return at;
+	return true;
+}
+
+/* It goes: its time is off what the thread may submit. again_end() or again_cancel() follows. */
+static inline void again_begin(struct again *at, int64_t cost_ns)
+{
+	at->thread->grant_ns -= cost_ns;
 }
 
 /* The launch did not take place. */
@@ -109,12 +126,13 @@ void again_cancel(struct again *at, int64_t cost_ns) __attribute__((cold));
 /* It did: the driver call has returned. */
 static inline void again_end(struct again *at, int64_t cost_ns)
 {
+	struct lane *lane = at->lane;
 	int64_t now_ns = clock_now_ns();
 
-	lane_launched(at->lane, cost_ns, now_ns);
-	if (__builtin_expect(now_ns >= at->lane->due_ns, 0)) {
+	lane_launched(lane, cost_ns, now_ns);
+	if (__builtin_expect(now_ns >= lane->due_ns, 0)) {
 		at->thread->cost_ns = cost_ns;
 		/* Never wants a marker behind it: the launch was none of a pair. */
-		meter_look(at->meter, at->thread, at->lane, now_ns);
+		meter_look(at->meter, at->thread, lane, now_ns);
 	}
 }

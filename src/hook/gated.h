@@ -35,8 +35,13 @@
 /*
  * As GATED() for a call that gives the GPU work: `call` is what it gives, a struct work_call made of the
  * parameters a, b, c..., `function` the kernel in it or NULL. While nobody watches the gate nothing is
- * made of it, and little while nothing but other functions' first launches are watched for. Each function
- * is left by a jump to the next longer way, so that the short ones save no registers for it.
+ * made of it, and little while nothing but other functions' first launches are watched for. The hook
+ * itself only looks who watches, and leaves by a jump: to pass_, like_ and the rest in the order of what
+ * they take, so that none saves registers for another.
+ *
+ * Where the card turns out to be full the call is made again, for which its parameters are kept: in
+ * memory (GATED_KEEP), that of the caller for those that came on the stack, so that they take no
+ * register across the driver call.
  */
 #define WORK(sym, function, call, ...) WORK_OF(sym, true, (void)0, function, call, __VA_ARGS__)
 
@@ -50,74 +55,93 @@
 
 #define WORK_OF(sym, ...) WORK_AS(CUresult hook_##sym, sym, __VA_ARGS__)
 
-#define WORK_AS(head, sym, is_right, uses, function, call, ...)                                \
-	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__))        \
-	{                                                                                      \
-		struct work w;                                                                 \
-		CUresult res;                                                                  \
-                                                                                               \
-		if (!ENTER_HAS(sym))                                                           \
-			return enter_missing();                                                \
-		if (work_passes(function))                                                     \
-			return ROOM_CALL_HERE(0, real.sym(GATED_ARGS(__VA_ARGS__)));           \
-		res = work_begin(&w, call);                                                    \
-		if (res != CUDA_SUCCESS)                                                       \
-			return res;                                                            \
-		res = ROOM_CALL_HERE(work_lacks_bytes(&w), real.sym(GATED_ARGS(__VA_ARGS__))); \
-		work_end(&w, res);                                                             \
-		return res;                                                                    \
-	}                                                                                      \
-	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__))        \
-	{                                                                                      \
-		struct work_call what = call;                                                  \
-		struct again *like;                                                            \
-		int64_t cost_ns;                                                               \
-		uint32_t was_in;                                                               \
-		CUresult res;                                                                  \
-                                                                                               \
-		if (real.sym && object_use_is_wanted()) {                                      \
-			uses;                                                                  \
-			if (uses_sample_is_on()) {                                             \
-				res = work_##sym(GATED_ARGS(__VA_ARGS__));                     \
-				uses_sample_end();                                             \
-				return res;                                                    \
-			}                                                                      \
-		}                                                                              \
-		if (!real.sym || !(like = again_find(&what, &cost_ns)))                        \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
-		was_in = gate_enter();                                                         \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                       \
-		gate_leave(was_in);                                                            \
-		if (__builtin_expect(res == CUDA_SUCCESS, 1))                                  \
-			again_end(like, cost_ns);                                              \
-		else                                                                           \
-			again_cancel(like, cost_ns);                                           \
-		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                    \
-		    room_make_here(&(struct room){ 0 }, 0))                                    \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
-		return res;                                                                    \
-	}                                                                                      \
-	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__))        \
-	{                                                                                      \
-		uint32_t was_in;                                                               \
-		CUresult res;                                                                  \
-                                                                                               \
-		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                      \
-			return like_##sym(GATED_ARGS(__VA_ARGS__));                            \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                                       \
-		gate_leave_try(was_in);                                                        \
-		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0) &&                    \
-		    room_make_here(&(struct room){ 0 }, 0))                                    \
-			return work_##sym(GATED_ARGS(__VA_ARGS__));                            \
-		return res;                                                                    \
-	}                                                                                      \
-	head(GATED_PARAMS(__VA_ARGS__))                                                        \
-	{                                                                                      \
-		if (!(is_right))                                                               \
-			return CUDA_ERROR_INVALID_VALUE;                                       \
-		if (__builtin_expect(!gate_is_open(), 0))                                      \
-			return like_##sym(GATED_ARGS(__VA_ARGS__));                            \
-		return pass_##sym(GATED_ARGS(__VA_ARGS__));                                    \
+#define WORK_AS(head, sym, is_right, uses, function, call, ...)                                 \
+	__attribute__((noinline)) static CUresult work_##sym(GATED_PARAMS(__VA_ARGS__))         \
+	{                                                                                       \
+		struct work w;                                                                  \
+		CUresult res;                                                                   \
+                                                                                                \
+		if (!ENTER_HAS(sym))                                                            \
+			return enter_missing();                                                 \
+		res = work_begin(&w, call);                                                     \
+		if (res != CUDA_SUCCESS)                                                        \
+			return res;                                                             \
+		res = ROOM_CALL_HERE(work_lacks_bytes(&w), real.sym(GATED_ARGS(__VA_ARGS__)));  \
+		work_end(&w, res);                                                              \
+		return res;                                                                     \
+	}                                                                                       \
+	__attribute__((noinline, cold)) static CUresult full_##sym(GATED_POINTERS(__VA_ARGS__)) \
+	{                                                                                       \
+		if (!room_make_here(&(struct room){ 0 }, 0))                                    \
+			return CUDA_ERROR_OUT_OF_MEMORY;                                        \
+		return work_##sym(GATED_POINTED(__VA_ARGS__));                                  \
+	}                                                                                       \
+	__attribute__((noinline)) static CUresult like_##sym(GATED_PARAMS(__VA_ARGS__))         \
+	{                                                                                       \
+		struct work_call what = call;                                                   \
+		struct again *like = again_find(&what);                                         \
+		int64_t cost_ns;                                                                \
+		uint32_t was_in;                                                                \
+		CUresult res;                                                                   \
+                                                                                                \
+		GATED_KEEP(__VA_ARGS__);                                                        \
+		if (__builtin_expect(!like || !real.sym || !again_may_go(like, &cost_ns) ||     \
+					     !gate_try(&was_in),                                \
+				     0))                                                        \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                             \
+		again_begin(like, cost_ns);                                                     \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                        \
+		gate_leave_try(was_in);                                                         \
+		if (__builtin_expect(res == CUDA_SUCCESS, 1)) {                                 \
+			again_end(like, cost_ns);                                               \
+			return CUDA_SUCCESS;                                                    \
+		}                                                                               \
+		again_cancel(like, cost_ns);                                                    \
+		return res == CUDA_ERROR_OUT_OF_MEMORY ? full_##sym(GATED_KEPT(__VA_ARGS__)) :  \
+							 res;                                   \
+	}                                                                                       \
+	__attribute__((noinline)) static CUresult pass_##sym(GATED_PARAMS(__VA_ARGS__))         \
+	{                                                                                       \
+		uint32_t was_in;                                                                \
+		CUresult res;                                                                   \
+                                                                                                \
+		GATED_KEEP(__VA_ARGS__);                                                        \
+		if (__builtin_expect(!real.sym || !gate_try(&was_in), 0))                       \
+			return work_##sym(GATED_ARGS(__VA_ARGS__));                             \
+		res = real.sym(GATED_ARGS(__VA_ARGS__));                                        \
+		gate_leave_try(was_in);                                                         \
+		if (__builtin_expect(res == CUDA_ERROR_OUT_OF_MEMORY, 0))                       \
+			return full_##sym(GATED_KEPT(__VA_ARGS__));                             \
+		return res;                                                                     \
+	}                                                                                       \
+	__attribute__((noinline)) static CUresult look_##sym(GATED_PARAMS(__VA_ARGS__))         \
+	{                                                                                       \
+		CUresult res;                                                                   \
+                                                                                                \
+		if (real.sym && object_use_is_wanted()) {                                       \
+			uses;                                                                   \
+			if (uses_sample_is_on()) {                                              \
+				res = work_##sym(GATED_ARGS(__VA_ARGS__));                      \
+				uses_sample_end();                                              \
+				return res;                                                     \
+			}                                                                       \
+		}                                                                               \
+		if (work_passes(function))                                                      \
+			return pass_##sym(GATED_ARGS(__VA_ARGS__));                             \
+		return like_##sym(GATED_ARGS(__VA_ARGS__));                                     \
+	}                                                                                       \
+	head(GATED_PARAMS(__VA_ARGS__))                                                         \
+	{                                                                                       \
+		uint32_t word;                                                                  \
+                                                                                                \
+		if (!(is_right))                                                                \
+			return CUDA_ERROR_INVALID_VALUE;                                        \
+		word = gate_word();                                                             \
+		if (__builtin_expect(word == GATE_OPEN, 1))                                     \
+			return pass_##sym(GATED_ARGS(__VA_ARGS__));                             \
+		if (__builtin_expect((word & (GATE_METERING | GATE_USES)) == GATE_METERING, 1)) \
+			return like_##sym(GATED_ARGS(__VA_ARGS__));                             \
+		return look_##sym(GATED_ARGS(__VA_ARGS__));                                     \
 	}
 
 /* True when all that is watched for are first launches, and this is none. */
@@ -203,3 +227,88 @@ static inline bool work_passes(const void *function)
 #define GATED_ARGS_9 a, b, c, d, e, f, g, h, i
 #define GATED_ARGS_10 a, b, c, d, e, f, g, h, i, j
 #define GATED_ARGS_11 a, b, c, d, e, f, g, h, i, j, k
+
+/*
+ * Of the parameters: pointers to them; what those point at; for those that come in registers, places in
+ * memory with their values; and the addresses of all, for another function.
+ */
+#define GATED_POINTERS(...) GATED_PASTE(GATED_POINTERS_, GATED_COUNT(__VA_ARGS__))(__VA_ARGS__)
+#define GATED_POINTED(...) GATED_PASTE(GATED_POINTED_, GATED_COUNT(__VA_ARGS__))
+#define GATED_KEEP(...) GATED_PASTE(GATED_KEEP_, GATED_COUNT(__VA_ARGS__))(__VA_ARGS__)
+#define GATED_KEPT(...) GATED_PASTE(GATED_KEPT_, GATED_COUNT(__VA_ARGS__))
+
+#define GATED_POINTERS_1(ta) __typeof__(ta) *a
+#define GATED_POINTERS_2(ta, tb) __typeof__(ta) *a, __typeof__(tb) *b
+#define GATED_POINTERS_3(ta, tb, tc) __typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c
+#define GATED_POINTERS_4(ta, tb, tc, td) \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d
+#define GATED_POINTERS_5(ta, tb, tc, td, te)                                        \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d, \
+		__typeof__(te) *e
+#define GATED_POINTERS_6(ta, tb, tc, td, te, tf)                                    \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d, \
+		__typeof__(te) *e, __typeof__(tf) *f
+#define GATED_POINTERS_7(ta, tb, tc, td, te, tf, tg)                                \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d, \
+		__typeof__(te) *e, __typeof__(tf) *f, __typeof__(tg) *g
+#define GATED_POINTERS_8(ta, tb, tc, td, te, tf, tg, th)                            \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d, \
+		__typeof__(te) *e, __typeof__(tf) *f, __typeof__(tg) *g, __typeof__(th) *h
+#define GATED_POINTERS_9(ta, tb, tc, td, te, tf, tg, th, ti)                                \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d,         \
+		__typeof__(te) *e, __typeof__(tf) *f, __typeof__(tg) *g, __typeof__(th) *h, \
+		__typeof__(ti) *i
+#define GATED_POINTERS_10(ta, tb, tc, td, te, tf, tg, th, ti, tj)                           \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d,         \
+		__typeof__(te) *e, __typeof__(tf) *f, __typeof__(tg) *g, __typeof__(th) *h, \
+		__typeof__(ti) *i, __typeof__(tj) *j
+#define GATED_POINTERS_11(ta, tb, tc, td, te, tf, tg, th, ti, tj, tk)                       \
+	__typeof__(ta) *a, __typeof__(tb) *b, __typeof__(tc) *c, __typeof__(td) *d,         \
+		__typeof__(te) *e, __typeof__(tf) *f, __typeof__(tg) *g, __typeof__(th) *h, \
+		__typeof__(ti) *i, __typeof__(tj) *j, __typeof__(tk) *k
+
+#define GATED_POINTED_1 *a
+#define GATED_POINTED_2 *a, *b
+#define GATED_POINTED_3 *a, *b, *c
+#define GATED_POINTED_4 *a, *b, *c, *d
+#define GATED_POINTED_5 *a, *b, *c, *d, *e
+#define GATED_POINTED_6 *a, *b, *c, *d, *e, *f
+#define GATED_POINTED_7 *a, *b, *c, *d, *e, *f, *g
+#define GATED_POINTED_8 *a, *b, *c, *d, *e, *f, *g, *h
+#define GATED_POINTED_9 *a, *b, *c, *d, *e, *f, *g, *h, *i
+#define GATED_POINTED_10 *a, *b, *c, *d, *e, *f, *g, *h, *i, *j
+#define GATED_POINTED_11 *a, *b, *c, *d, *e, *f, *g, *h, *i, *j, *k
+
+#define GATED_KEEP_1(ta) ta kept_a = a
+#define GATED_KEEP_2(ta, tb) \
+	GATED_KEEP_1(ta);    \
+	tb kept_b = b
+#define GATED_KEEP_3(ta, tb, tc) \
+	GATED_KEEP_2(ta, tb);    \
+	tc kept_c = c
+#define GATED_KEEP_4(ta, tb, tc, td) \
+	GATED_KEEP_3(ta, tb, tc);    \
+	td kept_d = d
+#define GATED_KEEP_5(ta, tb, tc, td, te) \
+	GATED_KEEP_4(ta, tb, tc, td);    \
+	te kept_e = e
+#define GATED_KEEP_6(ta, tb, tc, td, te, tf) \
+	GATED_KEEP_5(ta, tb, tc, td, te);    \
+	tf kept_f = f
+#define GATED_KEEP_7(ta, tb, tc, td, te, tf, ...) GATED_KEEP_6(ta, tb, tc, td, te, tf)
+#define GATED_KEEP_8(ta, tb, tc, td, te, tf, ...) GATED_KEEP_6(ta, tb, tc, td, te, tf)
+#define GATED_KEEP_9(ta, tb, tc, td, te, tf, ...) GATED_KEEP_6(ta, tb, tc, td, te, tf)
+#define GATED_KEEP_10(ta, tb, tc, td, te, tf, ...) GATED_KEEP_6(ta, tb, tc, td, te, tf)
+#define GATED_KEEP_11(ta, tb, tc, td, te, tf, ...) GATED_KEEP_6(ta, tb, tc, td, te, tf)
+
+#define GATED_KEPT_1 &kept_a
+#define GATED_KEPT_2 GATED_KEPT_1, &kept_b
+#define GATED_KEPT_3 GATED_KEPT_2, &kept_c
+#define GATED_KEPT_4 GATED_KEPT_3, &kept_d
+#define GATED_KEPT_5 GATED_KEPT_4, &kept_e
+#define GATED_KEPT_6 GATED_KEPT_5, &kept_f
+#define GATED_KEPT_7 GATED_KEPT_6, &g
+#define GATED_KEPT_8 GATED_KEPT_7, &h
+#define GATED_KEPT_9 GATED_KEPT_8, &i
+#define GATED_KEPT_10 GATED_KEPT_9, &j
+#define GATED_KEPT_11 GATED_KEPT_10, &k

@@ -355,25 +355,23 @@ static void keep(const struct work *w, const struct place *p)
 {
 	struct again *at = again_place(&w->call);
 
-	if (at->epoch == p->epoch && at->what == w->call.what && at->amount == w->call.amount &&
-	    at->lane == w->lane && at->entry == w->entry &&
-	    at->is_per_thread == w->call.is_per_thread && at->stream == w->call.stream)
+	if ((at->epoch & ~AGAIN_BY_CONTEXT) == p->epoch && at->what == w->call.what &&
+	    at->amount == w->call.amount && at->lane == w->lane && at->entry == w->entry &&
+	    at->stream == again_stream(&w->call))
 		return;
 	if (!w->lane || !means_is_known(w->entry) || means_may_wait(w->entry) || capture_any() ||
 	    !first_launch_is_over(w->call.function, w->call.stream))
 		return;
 	*at = (struct again){ .what = w->call.what,
 			      .amount = w->call.amount,
-			      .stream = w->call.stream,
-			      .epoch = p->epoch,
-			      .is_per_thread = w->call.is_per_thread,
-			      .is_by_context = is_by_context(&w->call),
-			      .ctx = p->ctx,
+			      .stream = again_stream(&w->call),
+			      .epoch = p->epoch | (is_by_context(&w->call) ? AGAIN_BY_CONTEXT : 0),
 			      .thread = w->thread,
 			      .lane = w->lane,
 			      .entry = w->entry,
 			      .kind = work_call_kind(&w->call),
-			      .meter = w->meter };
+			      .meter = w->meter,
+			      .ctx = p->ctx };
 }
 
 /* True if it may wait for work elsewhere; notes that the process has such kernels, in its graphs too. */

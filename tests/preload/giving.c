@@ -3,6 +3,7 @@
  * says what is asked for. The objects keep their bytes.
  */
 #include "client.h"
+#include "kernels.h"
 
 #include <pthread.h>
 
@@ -195,6 +196,38 @@ static void local(int argc, char **argv)
 	check(224 * MIB);
 }
 
+/*
+ * launch: some launches of many, of a function that was launched before, find no room (the software
+ * GPU was told so). They take place all the same, with the parameters that they had.
+ */
+static void launch(int argc, char **argv)
+{
+	enum { LAUNCHES = 200, WORDS = 1024 };
+	static uint32_t words[WORDS];
+	uint64_t count_words = WORDS;
+	CUdeviceptr to;
+	CUstream stream;
+	CUfunction f;
+	CUmodule m;
+
+	(void)argc;
+	(void)argv;
+	fill();
+	OK(cuModuleLoadData(&m, kernels_ptx));
+	OK(cuModuleGetFunction(&f, m, "fill"));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAlloc_v2(&to, sizeof(words)));
+	for (uint32_t i = 1; i <= LAUNCHES; i++) {
+		void *params[] = { &to, &i, &count_words };
+
+		OK(cuLaunchKernel(f, 2, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+		OK(cuStreamSynchronize(stream));
+		OK(cuMemcpyDtoH_v2(words, to, sizeof(words)));
+		CHECK(words[0] == i && memcmp(words, words + 1, sizeof(words) - 4) == 0);
+	}
+	check(4 * 64 * MIB);
+}
+
 static void heap(int argc, char **argv)
 {
 	(void)argc;
@@ -372,12 +405,25 @@ static void other(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "handle", handle },   { "async", async },     { "array", array },
-		{ "mipmap", mipmap },   { "context", context }, { "green", green },
-		{ "module", module },   { "local", local },     { "heap", heap },
-		{ "graph", graph },     { "nothing", nothing }, { "captured", captured },
-		{ "bounded", bounded }, { "threads", threads }, { "steered", steered },
-		{ "holder", holder },   { "other", other },     { 0 },
+		{ "handle", handle },
+		{ "async", async },
+		{ "array", array },
+		{ "mipmap", mipmap },
+		{ "context", context },
+		{ "green", green },
+		{ "module", module },
+		{ "local", local },
+		{ "launch", launch },
+		{ "heap", heap },
+		{ "graph", graph },
+		{ "nothing", nothing },
+		{ "captured", captured },
+		{ "bounded", bounded },
+		{ "threads", threads },
+		{ "steered", steered },
+		{ "holder", holder },
+		{ "other", other },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

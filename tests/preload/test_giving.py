@@ -26,6 +26,15 @@ def test_it_does_so_where_launches_are_measured(full, kind):
     full.run("giving", kind)
 
 
+@pytest.mark.parametrize("share", ["90"] if SANITIZED else [None, "90"])
+def test_a_launch_is_made_again(full, share):
+    # One of them at least goes like an earlier one where launches are measured.
+    full.settings["RATION_SIM_FAULT"] = ",".join(f"cuLaunchKernel:{n}=2" for n in (110, 131, 152, 173))
+    if share:
+        full.settings["RATION_SM"] = share
+    full.run("giving", "launch")
+
+
 def test_what_cannot_be_had_moves_nothing(full):
     full.run("giving", "nothing")
 

@@ -43,26 +43,37 @@ static struct work_call keep(void)
 					      .amount = call.amount,
 					      .stream = STREAM,
 					      .epoch = again_epoch(),
-					      .ctx = CTX,
 					      .thread = &thread,
 					      .lane = &lane,
 					      .entry = &entry,
-					      .kind = entry.key };
+					      .kind = entry.key,
+					      .ctx = CTX };
 	return call;
+}
+
+/* One that is like it and may go, and goes; else NULL. */
+static struct again *begin(const struct work_call *call, int64_t *out_cost_ns)
+{
+	struct again *like = again_find(call);
+
+	if (!like || !again_may_go(like, out_cost_ns))
+		return NULL;
+	again_begin(like, *out_cost_ns);
+	return like;
 }
 
 static bool is_found(const struct work_call *call)
 {
 	int64_t cost_ns;
 
-	return again_find(call, &cost_ns) != NULL;
+	return begin(call, &cost_ns) != NULL;
 }
 
 static void a_launch_like_the_last_is_counted(void **unused)
 {
 	struct work_call call = keep();
 	int64_t cost_ns = 0;
-	struct again *like = again_find(&call, &cost_ns);
+	struct again *like = begin(&call, &cost_ns);
 
 	(void)unused;
 	assert_non_null(like);
@@ -89,8 +100,6 @@ static void another_launch_is_not_like_it(void **unused)
 	struct work_call call = keep(), other;
 
 	(void)unused;
-	other = work_kernel(STREAM, true, FUNCTION, 64);
-	assert_false(is_found(&other));
 	other = work_kernel(STREAM, false, FUNCTION, 65);
 	assert_false(is_found(&other));
 	other = work_kernel(NULL, false, FUNCTION, 64);
@@ -101,6 +110,27 @@ static void another_launch_is_not_like_it(void **unused)
 	assert_false(is_found(&other));
 	assert_true(is_found(&call));
 	assert_int_equal(thread.grant_ns, 90000);
+	/* Whose NULL stream is the thread's own says nothing of a created one. */
+	other = work_kernel(STREAM, true, FUNCTION, 64);
+	assert_true(is_found(&other));
+	assert_int_equal(thread.grant_ns, 80000);
+}
+
+/* The thread's own default stream has two names; the legacy one is another. */
+static void a_default_stream_is_known_by_each_name(void **unused)
+{
+	struct work_call call = keep();
+	struct again kept = *again_place(&call);
+
+	(void)unused;
+	kept.stream = CU_STREAM_PER_THREAD;
+	call = work_kernel(NULL, true, FUNCTION, 64);
+	*again_place(&call) = kept;
+	assert_true(is_found(&call));
+	call = work_kernel(CU_STREAM_PER_THREAD, false, FUNCTION, 64);
+	assert_true(is_found(&call));
+	call = work_kernel(NULL, false, FUNCTION, 64);
+	assert_false(is_found(&call));
 }
 
 static void what_changed_meanwhile_makes_it_void(void **unused)
@@ -128,9 +158,12 @@ static void where_the_context_decides_it_is_the_same(void **unused)
 	struct work_call call = keep();
 
 	(void)unused;
-	again_place(&call)->is_by_context = true;
+	again_place(&call)->epoch |= AGAIN_BY_CONTEXT;
 	assert_true(is_found(&call));
 	current = NULL;
+	assert_false(is_found(&call));
+	current = CTX;
+	again_void();
 	assert_false(is_found(&call));
 }
 
@@ -175,7 +208,7 @@ static void a_launch_that_failed_gives_its_time_back(void **unused)
 	device->active[0] = 1;
 	device->slots[0].unmeasured_ns = 100000;
 	again_place(&call)->meter = meter;
-	like = again_find(&call, &cost_ns);
+	like = begin(&call, &cost_ns);
 	assert_non_null(like);
 	again_cancel(like, cost_ns);
 	assert_int_equal(device->slots[0].unmeasured_ns, 90000);
@@ -190,6 +223,7 @@ int main(void)
 		cmocka_unit_test(a_launch_like_the_last_is_counted),
 		cmocka_unit_test(what_was_granted_is_all_that_goes),
 		cmocka_unit_test(another_launch_is_not_like_it),
+		cmocka_unit_test(a_default_stream_is_known_by_each_name),
 		cmocka_unit_test(what_changed_meanwhile_makes_it_void),
 		cmocka_unit_test(where_the_context_decides_it_is_the_same),
 		cmocka_unit_test(a_new_thread_and_a_child_have_nothing),

@@ -260,37 +260,42 @@ static bool try_once(void)
 
 	if (!gate_try(&was_in))
 		return false;
-	gate_leave(was_in);
+	gate_leave_try(was_in);
 	return true;
 }
 
-/* A watched gate is open, but not to who only tries; others are counted all the same. */
-static void a_watched_gate_is_open_to_all_but_a_try(void **state)
+/* A watched gate is open, and says who watches. */
+static void a_watched_gate_is_open_and_says_so(void **state)
 {
 	uint64_t passed;
 
 	(void)state;
 	start();
 	pass_once();
-	assert_true(try_once());
+	assert_int_equal(gate_word(), GATE_OPEN);
 	passed = gate_passes();
 	assert_true(try_once());
 	assert_true(gate_passes() != passed);
 	gate_watch(GATE_METERING, true);
+	assert_int_equal(gate_word(), GATE_OPEN | GATE_METERING);
+	gate_watch(GATE_FUNCTIONS, true);
+	assert_int_equal(gate_word(), GATE_OPEN | GATE_METERING | GATE_FUNCTIONS);
+	passed = gate_passes();
+	assert_true(try_once());
+	assert_true(gate_passes() != passed);
+	/* Shut it is to whoever tries; open again it is still watched. */
+	assert_int_equal(gate_close(WAIT_NS), 0);
+	assert_int_equal(gate_word(), GATE_SHUT);
 	passed = gate_passes();
 	assert_false(try_once());
 	assert_true(gate_passes() == passed);
 	assert_int_equal(gate_inside(), 0);
-	pass_once();
-	assert_true(gate_passes() != passed);
-	/* Shut and open again it is still watched. */
-	assert_int_equal(gate_close(WAIT_NS), 0);
-	assert_false(try_once());
 	gate_open();
-	assert_false(try_once());
+	assert_int_equal(gate_word(), GATE_OPEN | GATE_METERING | GATE_FUNCTIONS);
+	gate_watch(GATE_FUNCTIONS, false);
 	pass_once();
 	gate_watch(GATE_METERING, false);
-	assert_true(try_once());
+	assert_int_equal(gate_word(), GATE_OPEN);
 	assert_int_equal(atomic_load(&met), 0);
 }
 
@@ -462,7 +467,7 @@ int main(void)
 		cmocka_unit_test(who_is_inside_passes_again),
 		cmocka_unit_test(threads_that_start_together_are_out_when_they_left),
 		cmocka_unit_test(who_has_closed_it_passes),
-		cmocka_unit_test(a_watched_gate_is_open_to_all_but_a_try),
+		cmocka_unit_test(a_watched_gate_is_open_and_says_so),
 		cmocka_unit_test(each_pass_is_told_whoever_had_the_cell_before),
 		cmocka_unit_test(a_question_is_no_pass),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),

@@ -171,6 +171,37 @@ static void an_address_belongs_to(void **state)
 	assert_ok(slab_find(slab, two, &piece));
 }
 
+/* What was freed last is had again at once by who asks for just as much; to all it is free. */
+static void what_was_freed_last_is_kept_for_the_like(void **state)
+{
+	uint64_t first, second;
+	struct slab_piece piece;
+
+	(void)state;
+	assert_ok(slab_add(slab, BASE, SLAB_REGION_BYTES, &owner));
+	grow(KIB(1000));
+	first = alloc(KIB(1000));
+	second = alloc(KIB(900));
+	assert_ok(slab_free(slab, first, 0));
+	assert_ok(slab_free(slab, second, 0));
+	assert_int_equal(slab_free(slab, second, 0), -EINVAL);
+	assert_int_equal(slab_find(slab, first, &piece), -ENOENT);
+	assert_int_equal(alloc(KIB(900)), second);
+	assert_ok(slab_find(slab, second + 1, &piece));
+	assert_int_equal(piece.addr, second);
+	assert_ok(slab_free(slab, second, 0));
+	/* Nobody is told that there is no room while there is some. */
+	assert_int_equal(alloc(KIB(1700)), first);
+	assert_ok(slab_free(slab, first, 0));
+	assert_int_equal(slab_stats(slab).taken, 0);
+	assert_int_equal(slab_stats(slab).empty, MIB(2));
+	first = alloc(KIB(4));
+	assert_ok(slab_free(slab, first, 0));
+	assert_true(slab_shrink_begin(slab, 0, &piece));
+	assert_int_equal(piece.bytes, MIB(2));
+	assert_true(slab_shrink_end(slab, &piece));
+}
+
 static void freed_memory_waits_for_its_fence(void **state)
 {
 	uint64_t one, two, addr;
@@ -359,6 +390,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(memory_comes_in_extents, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_freed_wrongly, begin, end),
 		cmocka_unit_test_setup_teardown(an_address_belongs_to, begin, end),
+		cmocka_unit_test_setup_teardown(what_was_freed_last_is_kept_for_the_like, begin,
+						end),
 		cmocka_unit_test_setup_teardown(freed_memory_waits_for_its_fence, begin, end),
 		cmocka_unit_test_setup_teardown(a_poll_is_bounded, begin, end),
 		cmocka_unit_test_setup_teardown(what_is_empty_goes_back, begin, end),

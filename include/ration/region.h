@@ -18,7 +18,8 @@
  *   account[dev].total <= limit whenever a reserve succeeds, and == the sum of the slots' bytes.
  *   A slot is alive <=> its byte (RATION_LOCK_SLOT + n) is locked; the kernel drops the lock with
  *   the process. (Where a descriptor has to hold it, by_descriptor, the program may close that and
- *   a fork child may keep it: there a living or dead owner of our own pid namespace decides.)
+ *   a fork child may keep it: there `lifeline` decides, or a living or dead owner of our own pid
+ *   namespace.)
  *   The owner changes its slot and nobody else; who takes a slot or reaps it has its
  *   RATION_LOCK_REAP meanwhile.
  *   Creation, attaching and changes of the device table, mem_spec and sm_spec happen under the
@@ -153,10 +154,18 @@ struct ration_slot {
 	_Alignas(64) uint64_t
 		start_ticks; /* of the process, /proc/PID/stat field 22; 0 = not known */
 	uint32_t pid;        /* information: liveness is the byte lock */
-	uint32_t reserved0;
+	/*
+	 * Where the byte may be lost, System V shared memory that the kernel removes with the
+	 * owner: 1 + its id; 0 = none.
+	 */
+	uint32_t lifeline;
 	char comm[16];
 	uint64_t pid_namespace; /* inode of the namespace `pid` is of; 0 = not known */
-	uint32_t by_descriptor; /* 1: the byte is held so, and may be lost while the owner lives */
+	/*
+	 * Not 0: the byte is held so, and may be lost while the owner lives. The inode of the IPC
+	 * namespace `lifeline` is of; 1 = not known.
+	 */
+	uint32_t by_descriptor;
 	/* Devices on which the owner has allocations that share blocks, as bits. Atomic. */
 	uint32_t small_devices;
 	/*
@@ -208,7 +217,9 @@ struct ration_residency {
 	 * kept_bytes cannot be had.
 	 */
 	uint32_t room_answered, room_missed;
-	uint64_t reserved[3];
+	uint32_t suspend_answered; /* suspend_asks, when suspend_rc was found; written after it */
+	uint32_t reserved0;
+	uint64_t reserved[2];
 };
 
 /* What is asked of a tenant. */
@@ -255,8 +266,10 @@ struct ration_region {
 	 * may find out there whether the driver has room for another. Atomic, any process.
 	 */
 	uint32_t kept_devices;
-	uint32_t reserved1;
-	uint64_t reserved[12];
+	/* Raised after each word of suspend_want: what was refused is tried again. Atomic. */
+	uint32_t suspend_asks;
+	uint64_t reaped_ns; /* CLOCK_MONOTONIC; when a worker last looked for the dead; atomic */
+	uint64_t reserved[11];
 	uint8_t hint[HAMI_SLOTS]; /* 1 = probably taken; atomic, any process */
 	struct ration_device devices[RATION_DEVICES];
 	struct ration_account accounts[RATION_DEVICES];
@@ -330,7 +343,9 @@ RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
 RATION_AT(ration_region, pace, 1388544);
 RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
+RATION_AT(ration_region, suspend_asks, 2460);
 RATION_AT(ration_residency, room_answered, 416);
+RATION_AT(ration_residency, suspend_answered, 424);
 _Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");

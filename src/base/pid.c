@@ -1,11 +1,13 @@
 #include "base/pid.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/sys.h"
 #include "base/units.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,9 +20,28 @@ static uint64_t namespace_at(const char *path)
 	return sys_stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
+/* A process stays in the one it began in. */
+struct pid_state {
+	_Atomic uint64_t namespace; /* as seen last; 0 = not yet; atomic */
+};
+PROCESS_STATE(pid_state, state);
+
 uint64_t pid_namespace(void)
 {
-	return namespace_at("/proc/self/ns/pid");
+	uint64_t now = namespace_at("/proc/self/ns/pid");
+
+	if (now == 0)
+		return atomic_load(&state.s.namespace);
+	if (atomic_load_explicit(&state.s.namespace, memory_order_relaxed) != now) {
+		process_wipe_on_fork(&state, sizeof(state));
+		atomic_store(&state.s.namespace, now);
+	}
+	return now;
+}
+
+uint64_t pid_ipc_namespace(void)
+{
+	return namespace_at("/proc/self/ns/ipc");
 }
 
 static uint64_t namespace_of(int pid, const char *kind)

@@ -3,8 +3,11 @@
 
 #include <stdint.h>
 
-/* The pid namespace we are in, by its inode; 0 without /proc. */
+/* The pid namespace we are in, by its inode; 0 where /proc has not shown it yet. */
 uint64_t pid_namespace(void);
+
+/* Likewise the IPC namespace. */
+uint64_t pid_ipc_namespace(void);
 
 /*
  * When process `pid` of our own namespace began, as it reads that itself: clock_process_start(),

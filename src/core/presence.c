@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "core/root.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 
 /* How long a region's file that was as long as it should be is taken for that. */
@@ -61,6 +62,6 @@ static int check_path(void *arg)
 
 void presence_check_path(void)
 {
-	if (presence_is_there(clock_now_ns()) && root_do(check_path, state.s.region) < 0)
+	if (presence_is_there(clock_now_ns()) && root_do(check_path, state.s.region) == -ESTALE)
 		presence_lose();
 }

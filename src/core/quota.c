@@ -142,7 +142,7 @@ static void charge_again(void)
 	}
 }
 
-/* Until who has the old root directory has taken it back. */
+/* Until it can be taken back, perhaps by who has the old root directory. */
 static void miss_slot(void)
 {
 	if (!atomic_exchange(&state.s.is_missing, true))
@@ -159,13 +159,14 @@ static int check(void)
 {
 	int rc = is_whole() ? slot_check(state.s.region, state.s.place) : -ESTALE;
 
-	if (rc == -ENOENT)
+	if (rc == -ENOENT || rc == -EAGAIN)
 		miss_slot();
 	else if (rc < 0)
 		presence_lose();
 	if (rc < 0)
 		return -ESTALE;
-	if (rc == 1) {
+	/* What was given back while it was missed stands in the account still. */
+	if (rc == 1 || atomic_load_explicit(&state.s.is_missing, memory_order_relaxed)) {
 		atomic_store(&state.s.is_missing, false);
 		charge_again();
 	}
@@ -284,6 +285,11 @@ static void reap(void)
 void quota_reap(void)
 {
 	reap();
+}
+
+void quota_tidy(int64_t now_ns)
+{
+	reaper_tick(state.s.region, (int)state.s.slot, now_ns);
 }
 
 void quota_keep_block(struct dev dev, bool has_small)

@@ -93,6 +93,9 @@ void quota_settle(struct dev dev);
 /* Takes off what dead processes held of anything. Before something is refused. */
 void quota_reap(void);
 
+/* As that, now and then. The worker, as often as it looks. */
+void quota_tidy(int64_t now_ns);
+
 /* This process's slot in the region. */
 unsigned quota_slot(void);
 

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#define TICK_NS NSEC_PER_SEC
+
 struct reaper_state {
 	_Atomic bool has_complained; /* atomic */
 };
@@ -45,4 +47,30 @@ void reaper_reap(struct region *r, int own)
 			"counted",
 			r->path, strerror(-rc));
 	sys_cancel_release(held);
+}
+
+/* True when somebody but slot `own` may have a slot. */
+static bool has_others(const struct ration_region *r, int own)
+{
+	for (int i = 0; i < HAMI_SLOTS; i++)
+		if (i != own && __atomic_load_n(&r->hint[i], __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+void reaper_tick(struct region *r, int own, int64_t now_ns)
+{
+	uint64_t last_ns, ago_ns;
+
+	if (!quota_has_region(now_ns))
+		return;
+	last_ns = __atomic_load_n(&r->own->reaped_ns, __ATOMIC_RELAXED);
+	/* One that lies ahead is of another boot or time namespace. */
+	ago_ns = (uint64_t)now_ns - last_ns;
+	if (ago_ns < (uint64_t)TICK_NS ||
+	    !__atomic_compare_exchange_n(&r->own->reaped_ns, &last_ns, (uint64_t)now_ns, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	if (has_others(r->own, own))
+		reaper_reap(r, own);
 }

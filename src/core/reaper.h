@@ -13,3 +13,9 @@
  * once. The caller holds no lock that root_do() must not meet.
  */
 void reaper_reap(struct region *region, int own);
+
+/*
+ * As that, once a second of all the tenant's processes together, so that monitors do not see for
+ * long what is no more. The worker, as often as it looks; `now_ns` is clock_now_ns().
+ */
+void reaper_tick(struct region *region, int own, int64_t now_ns);

@@ -28,13 +28,14 @@ struct root_state {
 };
 PROCESS_STATE(root_state, state);
 
-void root_serve_here(void (*wake)(void))
+bool root_serve_here(void (*wake)(void))
 {
 	process_wipe_on_fork(&state, sizeof(state));
 	if (unshare(CLONE_FS) < 0)
-		return;
+		return false;
 	atomic_store(&state.s.server, (int)sys_gettid());
 	atomic_store(&state.s.wake, wake);
+	return true;
 }
 
 bool root_serve(void)

@@ -11,9 +11,9 @@
 
 /*
  * The calling thread serves from now on, with a root directory of its own; `wake` ends its sleep.
- * Without the right to a root of its own nobody serves.
+ * False without the right to a root of its own: nobody serves.
  */
-void root_serve_here(void (*wake)(void));
+bool root_serve_here(void (*wake)(void));
 
 /* True when somebody waited and was served. The thread that serves, often. */
 bool root_serve(void);

@@ -52,7 +52,12 @@ PROCESS_STATE(init_process, process);
 
 static struct {
 	_Atomic bool has_exit_handler; /* once for a program and its fork children */
+	/* The region that the program has first found; its children look for no other elsewhere. */
+	_Atomic unsigned known; /* enum known; orders the rest */
+	struct region_place place;
 } program;
+
+enum known { KNOWN_NONE, KNOWN_BEGUN, KNOWN_PLACE };
 
 /* At a normal exit the monitors see the slot free at once; its bytes go at the next reap. */
 static void leave(void)
@@ -216,6 +221,9 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 
 	if (rc == 0 && is_member)
 		rc = take_slot(region, &p->slot);
+	/* Until the worker has the root directory that the path is from. */
+	if (rc == 0 && is_member)
+		region_keep_spare(region);
 	region_settle(region);
 	if (rc < 0) {
 		region_close(region);
@@ -248,10 +256,30 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	return INIT_MEMBER;
 }
 
+/*
+ * False where the program has changed its root directory since it, or its parent, has found its
+ * region, and the path leads to no such file there: another would be its limit once more.
+ */
+static bool may_open(const char *path)
+{
+	return atomic_load(&program.known) != KNOWN_PLACE || region_place_is(&program.place, path);
+}
+
+static void know(const struct region *region)
+{
+	unsigned none = KNOWN_NONE;
+
+	if (!atomic_compare_exchange_strong(&program.known, &none, KNOWN_BEGUN))
+		return;
+	program.place = region->place;
+	atomic_store(&program.known, KNOWN_PLACE);
+}
+
 /* True when nobody set a limit: none is configured, and there is no file that may hold one. */
 static bool is_unlimited(const struct conf *c, int rc)
 {
 	return c->region_is_default && !c->mem_spec[0] && !c->sm_spec[0] &&
+	       atomic_load(&program.known) == KNOWN_NONE &&
 	       !region_may_hold_limit(c->region_path, rc);
 }
 
@@ -275,9 +303,18 @@ static enum init_state attach(struct init_process *p, bool is_member)
 		p->error = rc;
 		return INIT_FAILED;
 	}
+	if (!may_open(p->conf.region_path)) {
+		log_error("region %s: the program has changed its root directory, and from the new "
+			  "one it is not the file it was; choose a path that leads there",
+			  p->conf.region_path);
+		p->error = -ESTALE;
+		return INIT_FAILED;
+	}
 	rc = open_region(p, is_member, &err);
-	if (rc == 0)
+	if (rc == 0) {
+		know(region);
 		return join(p, region, is_member);
+	}
 	if (is_unlimited(&p->conf, rc)) {
 		log_warn("%s; no limit is set, so none is held", err.text);
 		return INIT_PASS;

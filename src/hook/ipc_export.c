@@ -123,8 +123,8 @@ static struct object_share *answer(int fd, const struct ipc_handle *asked)
 		answer.count = share->count;
 		answer.offset_bytes = share->offset_bytes;
 		answer.bytes = share->bytes;
-		answer.region_dev = state.s.region->st_dev;
-		answer.region_inode = state.s.region->st_ino;
+		answer.region_dev = state.s.region->place.st_dev;
+		answer.region_inode = state.s.region->place.st_ino;
 		for (unsigned i = 0; i < share->count; i++)
 			answer.whole_bytes += share->bos[i]->memory.bytes;
 	}

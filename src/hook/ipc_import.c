@@ -103,8 +103,8 @@ static bool is_same_tenant(const struct ipc_answer *answer)
 {
 	const struct region *region = ipc_export_region();
 
-	return region && answer->region_dev == region->st_dev &&
-	       answer->region_inode == region->st_ino;
+	return region && answer->region_dev == region->place.st_dev &&
+	       answer->region_inode == region->place.st_ino;
 }
 
 /* The driver's figure for this process does not hold what another made. */

@@ -36,9 +36,9 @@ struct suspend_state {
 	struct region *region;  /* constant after suspend_start(), NULL: nothing is asked of it */
 	_Atomic unsigned state; /* enum state; the worker writes */
 	/* the worker's */
-	int64_t again_ns; /* when the next attempt is due, 0: at once */
-	int64_t pause_ns; /* before the one after */
-	uint32_t resumes; /* the region's word, as seen last */
+	int64_t again_ns;       /* when the next attempt is due, 0: at once */
+	int64_t pause_ns;       /* before the one after */
+	uint32_t resumes, asks; /* the region's words, as seen last */
 	enum ration_suspend want;
 	bool is_told;
 };
@@ -48,6 +48,7 @@ void suspend_start(struct region *region)
 {
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.resumes = __atomic_load_n(&region->own->resumes, __ATOMIC_RELAXED);
+	state.s.asks = __atomic_load_n(&region->own->suspend_asks, __ATOMIC_ACQUIRE);
 	state.s.region = region;
 }
 
@@ -90,6 +91,7 @@ static void tell(enum ration_suspend suspended, int rc)
 		return;
 	r = &state.s.region->own->residency[slot];
 	__atomic_store_n(&r->suspend_rc, rc, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->suspend_answered, state.s.asks, __ATOMIC_RELEASE);
 	__atomic_store_n(&r->is_suspended, suspended, __ATOMIC_RELEASE);
 	__atomic_store_n(&state.s.region->hami->procs[slot].status,
 			 suspended == RATION_RUN ? HAMI_RUNNING : HAMI_SUSPENDED, __ATOMIC_RELEASE);
@@ -320,12 +322,27 @@ static void follow(enum ration_suspend want)
 	}
 }
 
+/* Who asks once more, even for the same, has it tried at once. */
+static void look_for_asks(int64_t now_ns)
+{
+	uint32_t asks;
+
+	if (!state.s.region || !quota_has_region(now_ns))
+		return;
+	asks = __atomic_load_n(&state.s.region->own->suspend_asks, __ATOMIC_ACQUIRE);
+	if (asks != state.s.asks)
+		state.s.again_ns = 0;
+	state.s.asks = asks;
+}
+
 int64_t suspend_tick(void)
 {
 	int64_t now_ns = clock_now_ns();
 	enum ration_suspend want;
 
 	signals_check();
+	/* Before what is wanted, which was written first. */
+	look_for_asks(now_ns);
 	want = wanted_now(now_ns);
 	if (want != state.s.want)
 		state.s.again_ns = 0;

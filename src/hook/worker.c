@@ -12,6 +12,7 @@
 #include "drv/gpu_bo.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
+#include "hook/init.h"
 #include "hook/ipc_import.h"
 #include "hook/metering.h"
 #include "hook/own_row.h"
@@ -56,6 +57,7 @@ static void look(void)
 {
 	quota_check_path();
 	quota_hold_slot();
+	quota_tidy(clock_now_ns());
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };
 		struct dev dev;
@@ -145,7 +147,8 @@ static void *run(void *arg)
 
 	(void)arg;
 	prctl(PR_SET_NAME, "ration");
-	root_serve_here(wake);
+	if (root_serve_here(wake) && region_check_path(init_region()) == 0)
+		region_drop_spare(init_region());
 	atomic_store(&worker.s.state, WORKER_RUNS);
 	sys_futex_wake_all(&worker.s.state);
 	/* A call of ours must not invalidate a global capture of the program. */

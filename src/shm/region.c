@@ -19,6 +19,9 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 
+/* Programs that close what they do not know begin at 3. */
+enum { SPARE_FD = 800 };
+
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
 #define FOLLOW_WAIT_NS NSEC_PER_SEC
 
@@ -112,6 +115,16 @@ static bool keep_path(struct region *r, const char *path)
 	return true;
 }
 
+/* Which root directory paths begin at; zeros where that is not known. */
+static void read_root(uint64_t *out_dev, uint64_t *out_ino)
+{
+	struct stat st = { 0 };
+
+	sys_stat("/", &st);
+	*out_dev = st.st_dev;
+	*out_ino = st.st_ino;
+}
+
 int region_open(const char *path, const struct region_setup *setup, struct region *r,
 		struct region_error *err)
 {
@@ -120,6 +133,8 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 
 	memset(r, 0, sizeof(*r));
 	r->fd = -1;
+	r->spare = -1;
+	read_root(&r->place.root_dev, &r->place.root_ino);
 	if (!keep_path(r, path))
 		return region_file_fail(err, -ENAMETOOLONG, path, "cannot be opened",
 					"; choose a shorter one");
@@ -147,8 +162,8 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 		close(fd);
 		return rc;
 	}
-	r->st_dev = st.st_dev;
-	r->st_ino = st.st_ino;
+	r->place.st_dev = st.st_dev;
+	r->place.st_ino = st.st_ino;
 	r->fd = fd;
 	return 0;
 }
@@ -243,29 +258,78 @@ int region_follow(struct region *r)
 	return rc < 0 ? -ESTALE : 0;
 }
 
+static bool is_our_file(const struct region *r, int fd)
+{
+	struct stat st;
+
+	return sys_fstat(fd, &st) == 0 && st.st_dev == r->place.st_dev &&
+	       st.st_ino == r->place.st_ino;
+}
+
 int region_reopen(const struct region *r)
 {
 	int fd = region_fd_up(
 		open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-	struct stat st;
 
 	if (fd < 0)
 		return -errno;
-	if (sys_fstat(fd, &st) < 0 || st.st_dev != r->st_dev || st.st_ino != r->st_ino) {
+	if (!is_our_file(r, fd)) {
 		close(fd);
 		return -ESTALE;
 	}
 	return fd;
 }
 
+void region_keep_spare(struct region *r)
+{
+	/* After region_settle() its description has no lock. */
+	r->spare = fcntl(r->fd, F_DUPFD_CLOEXEC, SPARE_FD);
+}
+
+void region_drop_spare(struct region *r)
+{
+	int fd = __atomic_exchange_n(&r->spare, -1, __ATOMIC_ACQ_REL);
+
+	if (fd >= 0 && is_our_file(r, fd))
+		close(fd);
+}
+
+int region_spare(const struct region *r)
+{
+	int fd = __atomic_load_n(&r->spare, __ATOMIC_ACQUIRE);
+
+	return fd >= 0 && is_our_file(r, fd) ? fd : -EBADF;
+}
+
+static bool is_root_of(const struct region_place *place)
+{
+	uint64_t dev, ino;
+
+	read_root(&dev, &ino);
+	return dev == place->root_dev && ino == place->root_ino;
+}
+
+bool region_place_is(const struct region_place *place, const char *path)
+{
+	struct stat st;
+
+	return is_root_of(place) || (sys_stat(path, &st) == 0 && st.st_dev == place->st_dev &&
+				     st.st_ino == place->st_ino);
+}
+
 int region_check_path(const struct region *r)
 {
 	int fd = region_reopen(r);
 
-	if (fd == -ESTALE || (fd == -ENOENT && region_file_is_unlinked(r->hami)))
-		return -ESTALE;
-	if (fd >= 0)
+	if (fd >= 0) {
 		close(fd);
+		return 0;
+	}
+	if (fd == -ENOENT || fd == -ESTALE) {
+		bool is_replaced = fd == -ESTALE && is_root_of(&r->place);
+
+		return is_replaced || region_file_is_unlinked(r->hami) ? -ESTALE : -ENOENT;
+	}
 	return 0;
 }
 

@@ -24,15 +24,22 @@ struct region_setup {
 	bool must_be_new; /* -EBUSY when a living process or keeper has the file */
 };
 
+/* Which file a region is, and the root directory that its path was followed from. */
+struct region_place {
+	uint64_t st_dev, st_ino, root_dev, root_ino;
+};
+
 /* A mapped region. Not thread safe; what it points to is shared. */
 struct region {
 	struct hami_region *hami;
 	struct ration_region *own;
 	char path[4096];
-	uint64_t st_dev, st_ino; /* of the file that is mapped */
-	uint64_t generation;     /* of the file when it was opened */
-	bool is_new;             /* initialised by us: the HAMi magic comes with region_settle() */
-	int fd; /* holds the creation lock between region_open() and region_settle() */
+	struct region_place place; /* of the file that is mapped */
+	uint64_t generation;       /* of the file when it was opened */
+	bool is_new; /* initialised by us: the HAMi magic comes with region_settle() */
+	int fd;      /* holds the creation lock between region_open() and region_settle() */
+	/* region_keep_spare()'s; the program may have closed or replaced it; -1 = none. Atomic. */
+	int spare;
 };
 
 /* One line for people: what is wrong with the file, and what would be right. */
@@ -74,9 +81,23 @@ void region_close(struct region *region);
 int region_reopen(const struct region *region);
 
 /*
+ * Keeps a descriptor of the file for when its path leads nowhere (another root directory); before
+ * region_settle(). It is high, close-on-exec and holds no lock.
+ */
+void region_keep_spare(struct region *region);
+
+/* Closes it: somebody else will open the file for us. */
+void region_drop_spare(struct region *region);
+
+/* The spare descriptor, not to be closed, or -EBADF. Who locks by it drops each lock. */
+int region_spare(const struct region *region);
+
+/* True when the path leads to that file, or our root directory is the same as then. */
+bool region_place_is(const struct region_place *place, const char *path);
+
+/*
  * Whether who comes next will be in this region too: -ESTALE when the path leads to another file
- * by now, or the file was unlinked. 0 also where the path leads nowhere for us alone (another
- * root).
+ * by now, or the file was unlinked; -ENOENT where the path does not tell, from another root.
  */
 int region_check_path(const struct region *region);
 

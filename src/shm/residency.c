@@ -217,5 +217,6 @@ void residency_clear(struct ration_region *own, unsigned slot)
 	__atomic_store_n(&r->moved_bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->kept_bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->suspend_rc, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->suspend_answered, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->is_suspended, 0, __ATOMIC_RELEASE);
 }

@@ -1,23 +1,21 @@
 #include "shm/slot.h"
 
 #include "base/clock.h"
-#include "base/pid.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
 #include "shm/kept.h"
 #include "shm/lock.h"
+#include "shm/occupant.h"
 #include "shm/pace_slot.h"
 #include "shm/residency.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
@@ -25,9 +23,20 @@ enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
 /* How long a slot of our own that was lost may be another's: one reaps it. */
 #define RETAKE_WAIT_NS (10 * NSEC_PER_MSEC)
 
+/*
+ * How long the lifeline of one whose byte is locked has been gone when he has ended: it goes before
+ * his descriptors are closed, the driver's among them, which takes it some time.
+ */
+#define GONE_NS (2 * NSEC_PER_SEC)
+
 /* Threads of this process reap in turn; between processes RATION_LOCK_REAP orders them. */
 struct slot_reaping {
 	pthread_mutex_t mutex;
+	/* mutex: since when the owner's lifeline has been seen gone, 0 = not; and which it was */
+	struct {
+		int64_t since_ns;
+		uint32_t lifeline;
+	} gone[HAMI_SLOTS];
 };
 PROCESS_STATE(slot_reaping, reaping);
 
@@ -139,28 +148,9 @@ static void raise_bound(struct hami_region *h, unsigned index)
 					      __ATOMIC_RELAXED));
 }
 
-enum owner { OWNER_UNKNOWN, OWNER_ALIVE, OWNER_DEAD };
-
-/*
- * Whether the slot's owner lives, by its pid and start time, if that pid is of our own namespace. A
- * start that one of the two of us cannot read in the same way tells nothing.
- */
-static enum owner owner_of(const struct ration_slot *s)
-{
-	uint64_t now;
-
-	if (!s->pid || !s->pid_namespace || s->pid_namespace != pid_namespace())
-		return OWNER_UNKNOWN;
-	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
-		return OWNER_DEAD;
-	/* Another process by the same number has another start. */
-	now = s->start_ticks ? pid_start((int)s->pid) : 0;
-	return now && now != s->start_ticks ? OWNER_DEAD : OWNER_ALIVE;
-}
-
 bool slot_seems_dead(const struct ration_slot *s)
 {
-	return owner_of(s) == OWNER_DEAD;
+	return occupant_by_pid(s) == OCCUPANT_DEAD;
 }
 
 bool slot_is_orphan(const struct ration_slot *s)
@@ -170,7 +160,12 @@ bool slot_is_orphan(const struct ration_slot *s)
 
 bool slot_is_robbed(const struct ration_slot *s)
 {
-	return s->by_descriptor && s->pid != (uint32_t)getpid() && owner_of(s) == OWNER_ALIVE;
+	enum occupant_life life;
+
+	if (!s->by_descriptor || !s->pid)
+		return false;
+	life = occupant_life(s);
+	return life == OCCUPANT_ALIVE || (life == OCCUPANT_UNKNOWN && occupant_is_out_of_sight());
 }
 
 bool slot_has_robbed(const struct ration_region *own)
@@ -182,23 +177,15 @@ bool slot_has_robbed(const struct ration_region *own)
 	return false;
 }
 
-static void fill(struct region *r, unsigned index, bool by_descriptor)
+static void fill(struct region *r, const struct slot *slot)
 {
-	struct hami_slot *h = &r->hami->procs[index];
-	struct ration_slot *s = &r->own->slots[index];
+	struct hami_slot *h = &r->hami->procs[slot->index];
 
 	/* First what leads a reaper here: from now on we may be killed. */
-	hint_set(r, index, 1);
-	raise_bound(r->hami, index);
-	/* The pid last: with it the rest is believed. */
-	__atomic_store_n(&s->pid, 0, __ATOMIC_RELEASE);
-	s->start_ticks = pid_start((int)getpid());
-	s->pid_namespace = pid_namespace();
-	s->by_descriptor = by_descriptor;
-	memset(s->comm, 0, sizeof(s->comm));
-	prctl(PR_GET_NAME, s->comm);
-	__atomic_store_n(&s->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
-	__atomic_store_n(&h->pid, (int32_t)getpid(), __ATOMIC_RELAXED);
+	hint_set(r, slot->index, 1);
+	raise_bound(r->hami, slot->index);
+	occupant_show(&slot->occupant, &r->own->slots[slot->index]);
+	__atomic_store_n(&h->pid, (int32_t)slot->occupant.pid, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->status, HAMI_RUNNING, __ATOMIC_RELEASE);
 }
 
@@ -267,7 +254,8 @@ int slot_claim(struct region *r, struct slot *out)
 		out->index = (unsigned)index;
 		give_back(r, out->index);
 		clear_hami(&r->hami->procs[index]);
-		fill(r, out->index, out->fd >= 0);
+		occupant_begin(&out->occupant, out->fd >= 0);
+		fill(r, out);
 	}
 	lock_drop(r->fd, RATION_LOCK_REAP + index, 1);
 	if (rc == 0 && is_few(r->own))
@@ -275,40 +263,61 @@ int slot_claim(struct region *r, struct slot *out)
 	return rc;
 }
 
-/* Takes our slot's byte again, which was lost with its descriptor; `guard` has RATION_LOCK_REAP. */
+/* Whether what we entered stands in our slot: nobody has reaped it. */
+static bool is_entered(const struct region *r, const struct slot *slot)
+{
+	return occupant_is(&slot->occupant, &r->own->slots[slot->index]);
+}
+
+/* Enters us again in our slot, whose byte is ours: what stood there was given back. */
+static void enter_again(struct region *r, struct slot *slot)
+{
+	give_back(r, slot->index);
+	clear_hami(&r->hami->procs[slot->index]);
+	fill(r, slot);
+}
+
+/*
+ * Takes our slot's byte again, which was lost with its descriptor; the caller has its
+ * RATION_LOCK_REAP.
+ */
 static int claim_again(struct region *r, struct slot *slot)
 {
+	bool is_ours = is_entered(r, slot);
 	int fd = region_reopen(r), rc;
 
 	if (fd < 0)
-		return fd;
-	rc = lock_wait(fd, RATION_LOCK_SLOT + slot->index, 1, RETAKE_WAIT_NS);
+		return is_ours ? 0 : -EAGAIN;
+	/* A child of ours may have it, with the descriptor that we lost: it is as good as we. */
+	rc = lock_wait(fd, RATION_LOCK_SLOT + slot->index, 1, is_ours ? 0 : RETAKE_WAIT_NS);
 	if (rc < 0) {
 		close(fd);
-		return rc;
+		if (is_ours)
+			return 0;
+		return r->own->slots[slot->index].pid ? -ESTALE : -EAGAIN;
 	}
 	slot->fd = fd_out_of_the_way(fd);
-	if (r->own->slots[slot->index].pid != (uint32_t)getpid()) {
-		/* It was reaped, and perhaps somebody else's meanwhile. */
-		give_back(r, slot->index);
-		clear_hami(&r->hami->procs[slot->index]);
-	}
-	fill(r, slot->index, true);
+	if (!is_ours)
+		enter_again(r, slot);
 	return 1;
 }
 
-/* The descriptor that held our slot is gone: 1 when the slot is ours again, -ESTALE or -ENOENT. */
+/* The descriptor that held our slot is gone. */
 static int retake(struct region *r, struct slot *slot)
 {
+	bool is_kept = slot->occupant.line.number && is_entered(r, slot);
 	int guard = region_reopen(r), rc;
 
+	/* Who reaps sees that we live. */
 	if (guard < 0)
-		return -ENOENT;
-	rc = lock_wait(guard, RATION_LOCK_REAP + slot->index, 1, RETAKE_WAIT_NS);
+		return is_kept ? 0 : -ENOENT;
+	rc = lock_wait(guard, RATION_LOCK_REAP + slot->index, 1, is_kept ? 0 : RETAKE_WAIT_NS);
 	if (rc == 0)
 		rc = claim_again(r, slot);
+	else
+		rc = is_kept ? 0 : -EAGAIN;
 	close(guard);
-	return rc < 0 ? -ESTALE : rc;
+	return rc;
 }
 
 int slot_check(struct region *r, struct slot *slot)
@@ -319,7 +328,8 @@ int slot_check(struct region *r, struct slot *slot)
 	if (slot->fd < 0)
 		return 0;
 	/* While the descriptor is open on our file, its description has the lock. */
-	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->st_dev && st.st_ino == r->st_ino)
+	if (sys_fstat(slot->fd, &st) == 0 && st.st_dev == r->place.st_dev &&
+	    st.st_ino == r->place.st_ino)
 		return 0;
 	/* The caller has a lock, and open() is a cancellation point. */
 	held = sys_cancel_hold();
@@ -334,6 +344,22 @@ void slot_vacate(struct region *r, const struct slot *slot)
 		clear_hami(&r->hami->procs[slot->index]);
 }
 
+/* True when slot i's owner has ended, of whatever pid namespace he was, and a child has the byte. */
+static bool is_long_gone(const struct ration_slot *s, unsigned i)
+{
+	int64_t now_ns = clock_now_ns();
+
+	if (!s->by_descriptor || !s->pid || occupant_life(s) != OCCUPANT_DEAD) {
+		reaping.s.gone[i].since_ns = 0;
+		return false;
+	}
+	if (reaping.s.gone[i].since_ns == 0 || reaping.s.gone[i].lifeline != s->lifeline) {
+		reaping.s.gone[i].since_ns = now_ns;
+		reaping.s.gone[i].lifeline = s->lifeline;
+	}
+	return now_ns - reaping.s.gone[i].since_ns >= GONE_NS;
+}
+
 /*
  * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who
  * has just taken the byte waits before the slot is its own. True when it was.
@@ -341,16 +367,17 @@ void slot_vacate(struct region *r, const struct slot *slot)
 static bool reap_locked(struct region *r, int fd, unsigned i)
 {
 	bool is_free = lock_try(fd, RATION_LOCK_SLOT + i, 1) == 0;
+	struct ration_slot *s = &r->own->slots[i];
 	bool is_dead;
 
 	/*
 	 * A child of the owner may have the byte; where it is free a living owner may have lost it.
 	 */
-	is_dead = is_free ? !slot_is_robbed(&r->own->slots[i]) : slot_is_orphan(&r->own->slots[i]);
+	is_dead = is_free ? !slot_is_robbed(s) : slot_is_orphan(s) || is_long_gone(s, i);
 	if (is_dead) {
 		give_back(r, i);
 		clear_hami(&r->hami->procs[i]);
-		r->own->slots[i].pid = 0;
+		s->pid = 0;
 		if (is_free)
 			hint_set(r, i, 0);
 	}
@@ -372,10 +399,10 @@ static bool reap_one(struct region *r, int fd, unsigned i)
 
 int slot_reap(struct region *r, int own)
 {
-	int fd = region_reopen(r), reaped = 0;
+	int opened = region_reopen(r), fd = opened < 0 ? region_spare(r) : opened, reaped = 0;
 
 	if (fd < 0)
-		return fd;
+		return opened;
 	process_wipe_on_fork(&reaping, sizeof(reaping));
 	pthread_mutex_lock(&reaping.s.mutex);
 	/* All hints: proc_num is in reach of others and must hide nobody's bytes. */
@@ -383,7 +410,8 @@ int slot_reap(struct region *r, int own)
 		if ((int)i != own && __atomic_load_n(&r->own->hint[i], __ATOMIC_RELAXED))
 			reaped += reap_one(r, fd, i);
 	pthread_mutex_unlock(&reaping.s.mutex);
-	close(fd);
+	if (opened >= 0)
+		close(opened);
 	return reaped;
 }
 

@@ -3,17 +3,20 @@
  *
  * Slot n is alive while its byte is locked, by a mapping of an open file description of its own
  * that no fork child inherits; no descriptor is left for the program to close. Where a mapping does
- * not hold the lock (overlayfs), a descriptor does.
+ * not hold the lock (overlayfs), a descriptor does. The program may close that, and a fork child
+ * may keep it: there shm/occupant.h says who lives.
  */
 #pragma once
 
+#include "shm/occupant.h"
 #include "shm/region.h"
 
-/* What holds a slot's byte. Constant after slot_claim(). */
+/* What holds a slot's byte. Constant after slot_claim(); slot_check() renews `fd`. */
 struct slot {
 	unsigned index;
 	void *keep; /* a mapped page of the locked description, or NULL */
 	int fd;     /* the locked descriptor, where a mapping does not hold the lock; else -1 */
+	struct occupant occupant;
 };
 
 /*
@@ -23,10 +26,10 @@ struct slot {
 int slot_claim(struct region *region, struct slot *out_slot);
 
 /*
- * Whether the slot is still ours: 0 when it is; 1 when the program had closed the descriptor that
- * holds it and it was taken back, so that what it holds must be looked at again; -ESTALE when
- * another process has it by now; -ENOENT when the region cannot be opened by its path, perhaps from
- * this root directory alone.
+ * Whether the slot is still ours, of which the program may have closed the descriptor: 0 when it
+ * is; 1 when it was lost and taken back, so that what it holds must be looked at again; -ESTALE
+ * when another process has it by now; -EAGAIN when that cannot be said or done now, -ENOENT when
+ * the region cannot be opened by its path, perhaps from this root directory alone.
  */
 int slot_check(struct region *region, struct slot *slot);
 

@@ -243,7 +243,9 @@ static void read_residency(const struct ration_region *own, unsigned index, stru
 	p->suspended = r->is_suspended >= RATION_SUSPEND_DEEP ?
 			       RATION_SUSPEND_DEEP :
 			       (enum ration_suspend)r->is_suspended;
-	p->suspend_rc = r->suspend_rc;
+	/* Of an earlier time it is no answer to what is asked now. */
+	if (__atomic_load_n(&r->suspend_answered, __ATOMIC_ACQUIRE) == own->suspend_asks)
+		p->suspend_rc = r->suspend_rc;
 }
 
 static void read_process(const struct snapshot *snap, unsigned index, struct view *view)

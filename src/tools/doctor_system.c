@@ -152,8 +152,8 @@ static bool file_system(const char *dir)
 		doctor_report(
 			DOCTOR_NOTE, "region",
 			"%s is on overlayfs: each process keeps a descriptor for its place, and a "
-			"program that closes all descriptors loses it; a volume or /dev/shm is "
-			"better",
+			"piece of System V shared memory in case its program closes that; a volume "
+			"or /dev/shm is better",
 			dir);
 		break;
 	case NFS_SUPER_MAGIC:

@@ -125,6 +125,7 @@ static int store(int fd)
 	__atomic_store_n(&own->suspend_want, opt.want, __ATOMIC_RELEASE);
 	if (opt.want == RATION_RUN)
 		__atomic_fetch_add(&own->resumes, 1, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&own->suspend_asks, 1, __ATOMIC_RELEASE);
 	for (int d = 0; d < RATION_DEVICES; d++)
 		pace_call(&own->pace[d]);
 	munmap(map, RATION_FILE_BYTES);

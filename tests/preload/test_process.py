@@ -164,6 +164,25 @@ def test_a_process_that_is_killed(place):
     free_slots_are_zero(place)
 
 
+def test_monitors_see_the_end_of_one_that_is_killed(place):
+    """Also where nobody of the tenant asks for anything: its memory and its share are not shown for ever."""
+    place.settings["RATION_MEM"] = "512m"
+    other = place.start("quota", "hold", 10).await_word("held")
+    killed = place.start("quota", "hold", 100).await_word("held")
+    at = HAMI_PROCS + HAMI_PROC_BYTES * list(place.slots()).index(killed.pid)
+    killed.kill()
+    with open(place.region, "r+b") as f:
+        f.seek(at + 1160 + 16)
+        f.write(struct.pack("Q", 77))
+    end = time.monotonic() + 30
+    while place.words(at, "i")[0] and time.monotonic() < end:
+        time.sleep(0.05)
+    assert place.slots() == {other.pid: CONTEXT + 10 * MIB}
+    assert place.words(at + 1160, "96Q") == (0,) * 96
+    assert place.charged() == CONTEXT + 10 * MIB
+    other.go().end()
+
+
 def test_without_standard_descriptors(place):
     place.run("process", "descriptors", RATION_MEM="256m")
 

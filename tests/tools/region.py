@@ -20,7 +20,8 @@ PACE_AT = SM_CHANGE_AT + 4 + 47 * 8
 PACE_BYTES = 256 + 2112 * 8 + 1024 * 64  # include/ration/pace.h
 RESIDENCY_AT, RESIDENCY_BYTES = PACE_AT + 32 * PACE_BYTES, 448
 FILE_BYTES = RESIDENCY_AT + 1024 * RESIDENCY_BYTES
-FLAGS_AT, SUSPEND_WANT_AT = RATION_AT + 2288, RATION_AT + 2312
+FLAGS_AT, SUSPEND_WANT_AT, SUSPEND_ASKS_AT = RATION_AT + 2288, RATION_AT + 2312, RATION_AT + 2460
+SUSPEND_ANSWERED = 424
 MOVABLE = 2
 POLICY_DEFAULT, POLICY_FORCE, POLICY_DISABLE = 0, 1, 2
 LOCK_SLOT = 1 << 40
@@ -77,9 +78,11 @@ def add_process(image, slot, pid, comm, used):
 
 
 def set_residency(image, slot, card_bytes, host_bytes, is_suspended, rc=0):
+    """As a process does that has answered what was asked last."""
     at = RESIDENCY_AT + RESIDENCY_BYTES * slot
     put(image, at, "Q", card_bytes)
     put(image, at + 256, "QQIi", host_bytes, 0, is_suspended, rc)
+    put(image, at + SUSPEND_ANSWERED, "I", struct.unpack_from("<I", image, SUSPEND_ASKS_AT)[0])
 
 
 def start_ticks(pid):

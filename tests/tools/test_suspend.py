@@ -84,6 +84,16 @@ def test_a_process_that_cannot(ration, tenant):
     assert "not all of its processes are suspended" in done.stderr
 
 
+def test_a_reason_of_an_earlier_time(ration, tenant):
+    """It may be gone: the process has not tried again yet."""
+    thread = answer(tenant, 1, 0, 0, 0, -12)
+    ration("suspend", "train")
+    thread.join()
+    done = ration("suspend", "train", "--wait", "1")
+    assert done.returncode == 1
+    assert done.stdout == f"{os.getpid()} python3: not yet\n"
+
+
 def test_a_process_that_is_busy_is_waited_for(ration, tenant):
     thread = answer(tenant, 1, 0, 0, 0, -16)
     done = ration("suspend", "train", "--wait", "2")

@@ -167,6 +167,23 @@ def test_too_little_host_memory_is_said_and_the_program_goes_on(ration, keeper, 
     a.end()
 
 
+HOST_BYTES_AT = 2011136 + 2304  # struct ration_region, host_bytes
+
+
+def test_asked_once_more_it_is_tried_at_once(ration, keeper):
+    """What was refused, for a reason that is gone by now."""
+    a = keeper("a", "--size", "20m", run=("--host", "30m"))
+    for _ in range(3):
+        # Each attempt that was in vain puts the next one off.
+        assert ration("suspend", "a", "--wait", "86400").returncode == 1
+    with open(ration.region("a"), "r+b") as f:
+        f.seek(HOST_BYTES_AT)
+        f.write((1 << 30).to_bytes(8, "little"))
+    suspend(ration, "a")
+    resume(ration, "a")
+    a.end()
+
+
 def test_a_program_that_ends_while_it_is_suspended(ration, keeper):
     """Its calls wait, its end with them; then all is as if it had not been suspended."""
     a = keeper("a", "--size", "2m")

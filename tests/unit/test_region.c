@@ -44,7 +44,7 @@ static void test_a_new_region(void **state)
 	assert_int_equal(st.st_size, RATION_FILE_BYTES);
 	assert_true(st.st_blocks * 512 >= st.st_size);
 	assert_int_equal(st.st_mode & 07777, 0666);
-	assert_int_equal(r.st_ino, st.st_ino);
+	assert_int_equal(r.place.st_ino, st.st_ino);
 	assert_int_equal(r.hami->magic, HAMI_MAGIC);
 	assert_int_equal(r.hami->major_version, 1);
 	assert_int_equal(r.hami->minor_version, 2);

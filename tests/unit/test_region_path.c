@@ -523,7 +523,7 @@ static void body_waiter(void *path)
 	struct stat st;
 
 	CHECK(region_open(path, &plain, &r, &err) == 0);
-	CHECK(stat(path, &st) == 0 && st.st_ino == r.st_ino && st.st_dev == r.st_dev);
+	CHECK(stat(path, &st) == 0 && st.st_ino == r.place.st_ino && st.st_dev == r.place.st_dev);
 	CHECK(r.own->generation == 1);
 }
 

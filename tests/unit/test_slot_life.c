@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "mount.h"
+#include "refuse.h"
 #include "shm/account.h"
 #include "tenant.h"
 
@@ -366,6 +367,72 @@ static void test_overlay_with_a_region_in_the_image(void **state)
 	child_run(body_overlay_lower, NULL);
 }
 
+/*
+ * Where the system has no shared memory to tell who lives: a child has the descriptor that its parent
+ * lost, with the lock. That is no other's slot.
+ */
+static void body_overlay_child_has_it(void *arg)
+{
+	char base[400];
+	int status;
+	pid_t pid;
+
+	(void)arg;
+	snprintf(base, sizeof(base), "%s", scratch_path("base"));
+	mount_begin();
+	mount_tmpfs(base, "size=64m");
+	mount_overlay(base);
+	if (!refuse_call(SYS_shmget, REFUSE_ANY, 0, ENOSYS))
+		child_skip("no seccomp filter can be set here");
+	snprintf(path, sizeof(path), "%s/merged/region", base);
+	join();
+	if (slot.keep)
+		child_skip("a mapping holds the lock on this overlay");
+	CHECK(slot.occupant.line.number == 0);
+	pid = fork();
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	close(slot.fd);
+	for (int i = 0; i < 3; i++)
+		CHECK(slot_check(&region, &slot) == 0);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(slot_check(&region, &slot) == 1 && slot_check(&region, &slot) == 0);
+	/* Another has it. */
+	close(slot.fd);
+	region.own->slots[slot.index].pid += 1;
+	pid = fork();
+	if (pid == 0) {
+		int fd = region_reopen(&region);
+
+		CHECK(fd >= 0 && fcntl(fd, F_OFD_SETLK,
+				       &(struct flock){ .l_type = F_WRLCK,
+							.l_start = RATION_LOCK_SLOT + slot.index,
+							.l_len = 1 }) == 0);
+		child_say('l');
+		pause();
+		_exit(0);
+	}
+	child_hear();
+	CHECK(slot_check(&region, &slot) == -ESTALE);
+	/* Nobody has entered himself yet: it is not known whose it is. */
+	region.own->slots[slot.index].pid = 0;
+	CHECK(slot_check(&region, &slot) == -EAGAIN);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(slot_check(&region, &slot) == 1);
+}
+
+static void test_overlay_child_has_it(void **state)
+{
+	struct child c = child_start(body_overlay_child_has_it, NULL);
+
+	(void)state;
+	if (child_word(&c) == 'l')
+		child_tell(&c, 'g');
+	child_end(&c);
+}
+
 static void body_tmpfs(void *arg)
 {
 	char base[512];
@@ -657,6 +724,7 @@ int main(void)
 		life_test(test_a_child_takes_its_own),
 		life_test(test_overlay),
 		life_test(test_overlay_with_a_region_in_the_image),
+		life_test(test_overlay_child_has_it),
 		life_test(test_tmpfs),
 		life_test(test_bind_mount),
 		life_test(test_pid_namespaces),

@@ -218,8 +218,15 @@ struct ration_residency {
 	 */
 	uint32_t room_answered, room_missed;
 	uint32_t suspend_answered; /* suspend_asks, when suspend_rc was found; written after it */
-	uint32_t reserved0;
+	uint32_t together; /* enum ration_together; atomic */
 	uint64_t reserved[2];
+};
+
+/* How a process stands with others whose kernels may wait for its own (NCCL's). */
+enum ration_together {
+	RATION_APART = 0,  /* none does */
+	RATION_LINKED = 1, /* some may */
+	RATION_STILL = 2,  /* as that; its gate is shut and its work done, so that it can leave */
 };
 
 /* What is asked of a tenant. */

@@ -218,8 +218,15 @@ struct ration_residency {
 	 */
 	uint32_t room_answered, room_missed;
 	uint32_t suspend_answered; /* suspend_asks as of suspend_rc; written after it */
-	uint32_t reserved0;
+	uint32_t together;         /* enum ration_together; atomic */
 	uint64_t reserved[2];
+};
+
+/* How a process stands with others whose kernels may wait for its own (NCCL's). */
+enum ration_together {
+	RATION_APART = 0,  /* none does */
+	RATION_LINKED = 1, /* some may */
+	RATION_STILL = 2,  /* as that; its gate is shut and its work done, so that it can leave */
 };
 
 /* What is asked of a tenant. */
@@ -346,6 +353,7 @@ RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pac
 RATION_AT(ration_region, suspend_asks, 2460);
 RATION_AT(ration_residency, room_answered, 416);
 RATION_AT(ration_residency, suspend_answered, 424);
+RATION_AT(ration_residency, together, 428);
 _Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");

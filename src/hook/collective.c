@@ -23,15 +23,24 @@ static const char *name_of(CUfunction function)
 	return res == CUDA_SUCCESS ? name : NULL;
 }
 
-bool collective_may_be(const struct work_call *call, bool has_launched_some)
+bool collective_is_name(const char *name)
 {
-	const char *name;
-
-	if (!call->function)
-		return has_launched_some && call->what != WORK_CALL_BYTES;
-	name = name_of(call->function);
-	for (size_t i = 0; name && i < sizeof(collective_names) / sizeof(collective_names[0]); i++)
+	for (size_t i = 0; i < sizeof(collective_names) / sizeof(collective_names[0]); i++)
 		if (strstr(name, collective_names[i]))
 			return true;
 	return false;
+}
+
+bool collective_is(CUfunction function)
+{
+	const char *name = name_of(function);
+
+	return name && collective_is_name(name);
+}
+
+bool collective_may_be(const struct work_call *call, bool has_launched_some)
+{
+	if (!call->function)
+		return has_launched_some && call->what != WORK_CALL_BYTES;
+	return collective_is(call->function);
 }

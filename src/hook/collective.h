@@ -7,6 +7,10 @@
 
 #include "hook/work_call.h"
 
+/* True of a kernel's name; of a function, where the driver tells it (CUDA 12.3). */
+bool collective_is_name(const char *name);
+bool collective_is(CUfunction function);
+
 /*
  * True if this may be one: the kernel, or a graph of a process that has launched or captured such
  * kernels, which may have some in it. A driver before CUDA 12.3 tells no names. Inside no lock of

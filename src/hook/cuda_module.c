@@ -14,6 +14,7 @@
 #include "hook/output.h"
 #include "hook/overhead.h"
 #include "hook/room.h"
+#include "hook/together.h"
 
 /* Of what was loaded by a call that is in, in the calling thread's context. */
 static void keep(struct overhead *o, const void *owner)
@@ -348,10 +349,12 @@ CUresult hook_cuModuleGetFunction(CUfunction *out_function, CUmodule module, con
 		was = OUTPUT_SAVE(out_function);
 	said = ROOM_ASK(real.cuModuleGetFunction(out_function, module, name));
 	res = code_finish(&code, said);
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		together_given_name(name);
 		first_launch_given(*out_function, module);
-	else if (said == CUDA_SUCCESS)
+	} else if (said == CUDA_SUCCESS) {
 		output_restore(&was);
+	}
 	return res;
 }
 
@@ -367,8 +370,10 @@ CUresult hook_cuModuleEnumerateFunctions(CUfunction *out_functions, unsigned int
 	if (res != CUDA_SUCCESS || !real.cuModuleGetFunctionCount ||
 	    real.cuModuleGetFunctionCount(&there, module) != CUDA_SUCCESS)
 		return res;
-	for (unsigned int i = 0; i < count && i < there; i++)
+	for (unsigned int i = 0; i < count && i < there; i++) {
+		together_given(out_functions[i]);
 		first_launch_given(out_functions[i], module);
+	}
 	return res;
 }
 
@@ -379,8 +384,10 @@ CUresult hook_cuLibraryGetKernel(CUkernel *out_kernel, CUlibrary library, const 
 	if (!ENTER_HAS(cuLibraryGetKernel))
 		return enter_missing();
 	res = ROOM_ASK(real.cuLibraryGetKernel(out_kernel, library, name));
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		together_given_name(name);
 		first_launch_given_kernel(*out_kernel, library);
+	}
 	return res;
 }
 
@@ -396,8 +403,10 @@ CUresult hook_cuLibraryEnumerateKernels(CUkernel *out_kernels, unsigned int coun
 	if (res != CUDA_SUCCESS || !real.cuLibraryGetKernelCount ||
 	    real.cuLibraryGetKernelCount(&there, library) != CUDA_SUCCESS)
 		return res;
-	for (unsigned int i = 0; i < count && i < there; i++)
+	for (unsigned int i = 0; i < count && i < there; i++) {
+		together_given((CUfunction)(void *)out_kernels[i]);
 		first_launch_given_kernel(out_kernels[i], library);
+	}
 	return res;
 }
 

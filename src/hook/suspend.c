@@ -14,6 +14,7 @@
 #include "drv/gpu_still.h"
 #include "drv/sample_nvml.h"
 #include "hook/signals.h"
+#include "hook/together.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -22,6 +23,9 @@
 
 #define AGAIN_FIRST_NS (10 * NSEC_PER_MSEC)
 #define AGAIN_MOST_NS NSEC_PER_SEC
+/* Who has left looks so often whether others could not, and comes back for them so often. */
+#define MISSED_LOOK_NS (200 * NSEC_PER_MSEC)
+enum { RETURNS_MOST = 3 };
 
 static const struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
 
@@ -41,6 +45,7 @@ struct suspend_state {
 	uint32_t resumes, asks; /* the region's words, as seen last */
 	enum ration_suspend want;
 	bool is_told;
+	unsigned returns; /* for others, since it was asked */
 };
 PROCESS_STATE(suspend_state, state);
 
@@ -50,6 +55,7 @@ void suspend_start(struct region *region)
 	state.s.resumes = __atomic_load_n(&region->own->resumes, __ATOMIC_RELAXED);
 	state.s.asks = __atomic_load_n(&region->own->suspend_asks, __ATOMIC_ACQUIRE);
 	state.s.region = region;
+	together_start(region);
 }
 
 bool suspend_is_shut(void)
@@ -152,6 +158,7 @@ static void come_back(void)
 		object_keep(true);
 		enter(RUNS);
 		tell(RATION_RUN, 0);
+		together_end();
 		gpu_still_end();
 		return;
 	}
@@ -249,17 +256,25 @@ static bool may_leave(void)
 	return fits_in_host(bytes);
 }
 
+/* Where the tenant is asked, not this process alone by a signal, all of it goes. */
+static int begin_still(void)
+{
+	return state.s.region && region_wants() != RATION_RUN ? together_begin(&waits) :
+								gpu_still_begin(&waits);
+}
+
 static void hold(enum ration_suspend want)
 {
 	int rc = rdma_look() ? -EPERM : 0;
 
 	if (rc == 0) {
 		object_keep(false);
-		rc = may_leave() ? gpu_still_begin(&waits) : -ENOMEM;
+		rc = may_leave() ? begin_still() : -ENOMEM;
 	}
 	if (rc == 0)
 		rc = leave(want);
 	if (rc < 0 && !suspend_is_shut()) {
+		together_end();
 		object_keep(true);
 		tell(RATION_RUN, rc);
 		try_again(clock_now_ns());
@@ -317,6 +332,10 @@ static void follow(enum ration_suspend want)
 	} else if (want == RATION_RUN) {
 		enter(COMES_BACK);
 		come_back();
+	} else if (now == HELD && state.s.returns < RETURNS_MOST && together_is_missed()) {
+		state.s.returns++;
+		enter(COMES_BACK);
+		come_back();
 	} else if (want == RATION_SUSPEND_DEEP && now == HELD) {
 		deepen();
 	}
@@ -331,7 +350,7 @@ static void look_for_asks(int64_t now_ns)
 		return;
 	asks = __atomic_load_n(&state.s.region->own->suspend_asks, __ATOMIC_ACQUIRE);
 	if (asks != state.s.asks)
-		state.s.again_ns = 0;
+		state.s.again_ns = state.s.returns = 0;
 	state.s.asks = asks;
 }
 
@@ -357,5 +376,7 @@ int64_t suspend_tick(void)
 		enter(RUNS);
 		tell(RATION_RUN, 0);
 	}
-	return state.s.again_ns ? state.s.again_ns : INT64_MAX;
+	if (state.s.again_ns)
+		return state.s.again_ns;
+	return suspend_is_shut() && together_is_linked() ? now_ns + MISSED_LOOK_NS : INT64_MAX;
 }

@@ -1,0 +1,39 @@
+/*
+ * How processes of a tenant whose kernels wait for each other's (hook/collective.h) are suspended:
+ * together. What one has launched is not done before another has launched what it waits for, so who
+ * is done first lets the others' wait end: it opens its gate for a moment, again and again, until
+ * all are done at once. A process whose own devices wait for each other does so alone.
+ *
+ * Each says in the region how it stands, and who goes back has looked at the others once more after
+ * it said so, so that of two either both leave or neither. Of more, one may be left behind by those
+ * that left: they come back for it.
+ */
+#pragma once
+
+#include "abi/cuda.h"
+#include "drv/gpu_still.h"
+#include "shm/region.h"
+
+#include <stdbool.h>
+
+/* Starts, with the region: fork children begin with nothing. */
+void together_start(struct region *region);
+
+/* The program is given a function of that name, or one whose name the driver tells. */
+void together_given_name(const char *name);
+void together_given(CUfunction function);
+
+/* True when it was given such a function. */
+bool together_is_linked(void);
+
+/*
+ * As gpu_still_begin(), when all others of the tenant that may wait for this process's work stand
+ * still too, or have left, or after waits->done_ns. The worker's.
+ */
+int together_begin(const struct gpu_still_waits *waits);
+
+/* It did not leave after all, or came back. */
+void together_end(void);
+
+/* True when another that may wait for this one's work could not leave. While this one has left. */
+bool together_is_missed(void);

@@ -4,6 +4,7 @@
 #include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/bo_swap.h"
+#include "core/quota.h"
 #include "core/rdma.h"
 
 #include <errno.h>
@@ -131,9 +132,11 @@ static uint32_t word(const uint32_t *of)
 	return __atomic_load_n(of, __ATOMIC_ACQUIRE);
 }
 
-/* True when processes of the tenant want memory. */
+/* True when processes of the tenant want memory, or nobody can say it any more. */
 static bool is_memory_wanted(const struct ration_region *own, const struct balance_round *round)
 {
+	if (!quota_has_region(clock_now_ns()))
+		return true;
 	for (int i = 0; i < RATION_DEVICES; i++)
 		if (word(&own->room_blocks[i]))
 			return true;

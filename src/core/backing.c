@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/sys.h"
+#include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/charge.h"
 #include "core/gate.h"
@@ -202,6 +203,8 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		if (moves[i].rc != 0 || moves[i].to_place == BO_NONE)
 			continue;
+		backing_use_set_far((struct backing_object *)moves[i].bo,
+				    moves[i].to_place != BO_VRAM);
 		if (moves[i].from_place != BO_NONE)
 			bytes += moves[i].bo->bytes;
 	}

@@ -74,7 +74,6 @@ static void look_in(struct looked_at *l, struct bo_device *device, enum bo_place
 			if (l->count == l->room)
 				return;
 			heat_tick(&o->heat, backing_use_take(o));
-			backing_use_set_far(o, place != BO_VRAM);
 			l->items[l->count++] = (struct heat_item){ .heat = &o->heat,
 								   .bytes = bo->bytes,
 								   .is_near = place == BO_VRAM,
@@ -175,10 +174,9 @@ static bool note(const struct bo_swap *swaps, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		struct backing_object *o = (struct backing_object *)swaps[i].bo;
 
-		if (swaps[i].rc == 0) {
+		if (swaps[i].rc == 0)
 			heat_moved(&o->heat);
-			backing_use_set_far(o, !atomic_load(&o->is_far));
-		} else if (swaps[i].rc != -ECANCELED)
+		else if (swaps[i].rc != -ECANCELED)
 			heat_refused(&o->heat);
 		is_any |= swaps[i].rc == 0;
 	}

@@ -112,6 +112,23 @@ CUresult cuda_area_resolve_fill(struct cuda_area *area, struct CUctx_st *ctx)
 	return resolve(area->dst, bytes, SIDE_DEVICE, &area->is_dst_host, &area->dst_mapping);
 }
 
+static bool may_copy(const struct CUctx_st *ctx, uint64_t address, enum range_access access)
+{
+	return cuda_range_is_copyable(ctx, address, 1, access);
+}
+
+void cuda_area_ask(struct cuda_area *area, struct CUctx_st *current)
+{
+	/* What may be there when the work comes to it is seen then, with the stream's own. */
+	if (cuda_area_is_empty(area) || current->dev == area->dst_ctx->dev)
+		return;
+	cuda_range_lock_shared();
+	area->is_denied = !area->is_dst_host && !may_copy(current, area->dst, RANGE_WRITE);
+	if (!area->value_bytes && !area->is_src_host && !may_copy(current, area->src, RANGE_READ))
+		area->is_denied = true;
+	cuda_range_unlock();
+}
+
 static void fill(char *to, uint64_t bytes, uint32_t value, int value_bytes)
 {
 	if (value_bytes == 1) {
@@ -128,8 +145,9 @@ static bool do_piece(const struct cuda_area *area, uint64_t dst, uint64_t src, u
 	bool allowed;
 
 	cuda_range_lock_shared();
-	allowed = area->is_dst_host ||
-		  cuda_range_is_copyable(area->dst_ctx, dst, bytes, RANGE_WRITE);
+	allowed = !area->is_denied &&
+		  (area->is_dst_host ||
+		   cuda_range_is_copyable(area->dst_ctx, dst, bytes, RANGE_WRITE));
 	if (allowed && !area->value_bytes)
 		allowed = area->is_src_host || area->staging ||
 			  cuda_range_is_copyable(area->src_ctx, src, bytes, RANGE_READ);

@@ -22,6 +22,12 @@ CUresult cuda_area_resolve(struct cuda_area *area, struct CUctx_st *ctx, enum ar
 /* The same for a fill. */
 CUresult cuda_area_resolve_fill(struct cuda_area *area, struct CUctx_st *ctx);
 
+/*
+ * A call in a stream of another device than the thread's context is on: that has to reach both
+ * sides too. When it does not, the work fails.
+ */
+void cuda_area_ask(struct cuda_area *area, struct CUctx_st *current);
+
 /* True when there is nothing to copy or to fill. */
 bool cuda_area_is_empty(const struct cuda_area *area);
 

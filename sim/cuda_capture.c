@@ -10,6 +10,7 @@
 #include "cuda_event.h"
 #include "cuda_graph.h"
 #include "cuda_green.h"
+#include "cuda_object.h"
 #include "cuda_stream.h"
 #include "cuda_work.h"
 
@@ -28,7 +29,8 @@ struct cuda_capture {
 	pthread_t thread; /* that began it */
 	bool is_invalid;
 	struct CUgraph_st *graph;
-	int count; /* places; the first is the stream it began in */
+	bool is_into; /* the program's own graph */
+	int count;    /* places; the first is the stream it began in */
 	struct place place[CAPTURE_STREAMS];
 	struct cuda_capture *next;
 };
@@ -251,10 +253,11 @@ void cuda_capture_abandon(struct CUstream_st *stream)
 	if (!capture)
 		return;
 	if (capture->place[0].stream == stream) {
-		struct CUgraph_st *graph = capture->graph;
+		struct CUgraph_st *graph = capture->is_into ? NULL : capture->graph;
 
 		end(capture);
-		cuda_graph_delete(graph);
+		if (graph)
+			cuda_graph_delete(graph);
 		return;
 	}
 	invalidate(capture);
@@ -262,7 +265,9 @@ void cuda_capture_abandon(struct CUstream_st *stream)
 	stream->capture = NULL;
 }
 
-static CUresult begin_capture(struct CUstream_st *stream, CUstreamCaptureMode mode)
+/* Into `graph`; NULL: a new one. */
+static CUresult begin_capture(struct CUstream_st *stream, CUstreamCaptureMode mode,
+			      struct CUgraph_st *graph)
 {
 	struct cuda_capture *capture;
 
@@ -273,7 +278,8 @@ static CUresult begin_capture(struct CUstream_st *stream, CUstreamCaptureMode mo
 	capture = calloc(1, sizeof(*capture));
 	if (!capture)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	capture->graph = cuda_graph_new();
+	capture->is_into = graph != NULL;
+	capture->graph = graph ? graph : cuda_graph_new();
 	if (!capture->graph) {
 		free(capture);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -311,7 +317,104 @@ static CUresult begin_call(enum cuda_id id, CUstream handle, enum stream_default
 		return res;
 	if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(begin_capture(stream, mode));
+	return cuda_call_end(begin_capture(stream, mode, NULL));
+}
+
+/* Graphs run their nodes in the order of their making: what the first node follows is of no use. */
+static CUresult begin_into(enum cuda_id id, CUstream handle, enum stream_default form,
+			   CUgraph graph, const CUgraphNode *dependencies, size_t count,
+			   CUstreamCaptureMode mode)
+{
+	struct CUstream_st *stream;
+	CUresult res = begin(id, handle, form, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED ||
+	    !cuda_object_is(OBJECT_GRAPH, graph) || graph->is_captured_into ||
+	    (count && !dependencies))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	for (size_t i = 0; i < count; i++)
+		if (!cuda_object_is(OBJECT_GRAPH_NODE, dependencies[i]) ||
+		    dependencies[i]->graph != graph)
+			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	return cuda_call_end(begin_capture(stream, mode, graph));
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+				     const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+				     size_t count, CUstreamCaptureMode mode)
+{
+	(void)edges;
+	return begin_into(CUDA_ID_cuStreamBeginCaptureToGraph, stream, DEFAULT_LEGACY, graph,
+			  dependencies, count, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+					  const CUgraphNode *dependencies,
+					  const CUgraphEdgeData *edges, size_t count,
+					  CUstreamCaptureMode mode)
+{
+	(void)edges;
+	return begin_into(CUDA_ID_cuStreamBeginCaptureToGraph_ptsz, stream, DEFAULT_PER_THREAD,
+			  graph, dependencies, count, mode);
+}
+
+/* What the stream's next node follows: it follows all that there are. */
+static CUresult depend(enum cuda_id id, CUstream handle, enum stream_default form,
+		       const CUgraphNode *dependencies, size_t count, unsigned flags)
+{
+	struct cuda_capture *capture;
+	struct CUstream_st *stream;
+	CUresult res = begin(id, handle, form, &stream);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	capture = stream->capture;
+	if (!capture)
+		return cuda_call_end(CUDA_ERROR_ILLEGAL_STATE);
+	if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count && !dependencies))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	if (capture->is_invalid)
+		return cuda_call_end(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	for (size_t i = 0; i < count; i++)
+		if (!cuda_object_is(OBJECT_GRAPH_NODE, dependencies[i]) ||
+		    dependencies[i]->graph != capture->graph)
+			return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	tick(capture, place_of(capture, stream));
+	return cuda_call_end(CUDA_SUCCESS);
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dependencies, size_t count,
+					   unsigned int flags)
+{
+	return depend(CUDA_ID_cuStreamUpdateCaptureDependencies, stream, DEFAULT_LEGACY,
+		      dependencies, count, flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode *dependencies,
+						size_t count, unsigned int flags)
+{
+	return depend(CUDA_ID_cuStreamUpdateCaptureDependencies_ptsz, stream, DEFAULT_PER_THREAD,
+		      dependencies, count, flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *dependencies,
+					      const CUgraphEdgeData *edges, size_t count,
+					      unsigned int flags)
+{
+	(void)edges;
+	return depend(CUDA_ID_cuStreamUpdateCaptureDependencies_v2, stream, DEFAULT_LEGACY,
+		      dependencies, count, flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode *dependencies,
+						   const CUgraphEdgeData *edges, size_t count,
+						   unsigned int flags)
+{
+	(void)edges;
+	return depend(CUDA_ID_cuStreamUpdateCaptureDependencies_v2_ptsz, stream, DEFAULT_PER_THREAD,
+		      dependencies, count, flags);
 }
 
 CUresult cuStreamBeginCapture(CUstream stream)
@@ -350,9 +453,11 @@ static CUresult end_capture(struct CUstream_st *stream, CUgraph *out_graph)
 	struct cuda_capture *capture = stream->capture;
 	struct CUgraph_st *graph;
 	CUresult res = CUDA_SUCCESS;
+	bool is_into;
 
 	if (!capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
+	is_into = capture->is_into;
 	if (capture->place[0].stream != stream) {
 		invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -367,7 +472,8 @@ static CUresult end_capture(struct CUstream_st *stream, CUgraph *out_graph)
 	graph = capture->graph;
 	end(capture);
 	if (res != CUDA_SUCCESS) {
-		cuda_graph_delete(graph);
+		if (!is_into)
+			cuda_graph_delete(graph);
 		graph = NULL;
 	}
 	*out_graph = graph;

@@ -73,6 +73,8 @@ static CUresult copy(enum cuda_id id, enum stream_default form, struct copy c, C
 		return res;
 	res = cuda_area_resolve(&area, stream->ctx, c.dst_side, c.src_side);
 	if (res == CUDA_SUCCESS)
+		cuda_area_ask(&area, ctx);
+	if (res == CUDA_SUCCESS)
 		res = cuda_copy_submit(&area, stream, is_sync);
 	return cuda_call_end(res);
 }
@@ -133,67 +135,3 @@ PAIR(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz,
      (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes,
       CUstream stream),
      copy_peer, COPY(dst, src, bytes, SIDE_DEVICE, SIDE_DEVICE), dst_ctx, src_ctx, stream, false)
-
-/* Copies one after the other; *out_failed is the first that is refused, `count` when it is not one
- * copy's fault. */
-static CUresult batch(enum cuda_id id, enum stream_default form, const CUdeviceptr *dsts,
-		      const CUdeviceptr *srcs, const size_t *bytes, size_t count, CUstream handle,
-		      size_t *out_failed)
-{
-	struct CUstream_st *stream;
-	struct CUctx_st *ctx;
-	CUresult res = cuda_copy_begin(id, form, handle, &ctx, &stream);
-
-	*out_failed = count;
-	if (res != CUDA_SUCCESS)
-		return res;
-	if (!dsts || !srcs || !bytes || count == 0 || stream->kind == STREAM_LEGACY)
-		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
-		struct cuda_area area = { .dst = dsts[i],
-					  .src = srcs[i],
-					  .width_bytes = bytes[i],
-					  .height = 1,
-					  .depth = 1 };
-
-		res = cuda_area_resolve(&area, stream->ctx, SIDE_ANY, SIDE_ANY);
-		if (res == CUDA_SUCCESS)
-			res = cuda_copy_submit(&area, stream, false);
-		if (res != CUDA_SUCCESS)
-			*out_failed = i;
-	}
-	return cuda_call_end(res);
-}
-
-/* The attributes say in which order sources may be read; here always in the stream's. */
-#define BATCH(name, form)                                                                \
-	CUresult name(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *bytes, size_t count, \
-		      CUmemcpyAttributes *attrs, size_t *firsts, size_t attr_count,      \
-		      size_t *out_failed, CUstream stream)                               \
-	{                                                                                \
-		size_t failed;                                                           \
-                                                                                         \
-		if (!attrs || !firsts || !attr_count)                                    \
-			return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE :         \
-						      CUDA_ERROR_NOT_INITIALIZED;        \
-		return batch(CUDA_ID_##name, form, dsts, srcs, bytes, count, stream,     \
-			     out_failed ? out_failed : &failed);                         \
-	}
-
-#define BATCH_2(name, form)                                                                    \
-	CUresult name(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *bytes, size_t count,       \
-		      CUmemcpyAttributes *attrs, size_t *firsts, size_t attr_count,            \
-		      CUstream stream)                                                         \
-	{                                                                                      \
-		size_t failed;                                                                 \
-                                                                                               \
-		if (!attrs || !firsts || !attr_count)                                          \
-			return cuda_call_is_ready() ? CUDA_ERROR_INVALID_VALUE :               \
-						      CUDA_ERROR_NOT_INITIALIZED;              \
-		return batch(CUDA_ID_##name, form, dsts, srcs, bytes, count, stream, &failed); \
-	}
-
-BATCH(cuMemcpyBatchAsync, DEFAULT_LEGACY)
-BATCH(cuMemcpyBatchAsync_ptsz, DEFAULT_PER_THREAD)
-BATCH_2(cuMemcpyBatchAsync_v2, DEFAULT_LEGACY)
-BATCH_2(cuMemcpyBatchAsync_v2_ptsz, DEFAULT_PER_THREAD)

@@ -135,6 +135,8 @@ static CUresult copy_3d(enum cuda_id id, enum stream_default form, const CUDA_ME
 		return res;
 	res = c ? cuda_copy_area(c, stream->ctx, &area) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
+		cuda_area_ask(&area, ctx);
+	if (res == CUDA_SUCCESS)
 		res = cuda_copy_submit(&area, stream, is_sync);
 	return cuda_call_end(res);
 }

@@ -71,6 +71,12 @@ CUresult cuda_program_grow(const struct cuda_program *program);
 /* Work of a kernel node in the current context. */
 CUresult cuda_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct cuda_work **out_work);
 
+/* A node that copies or fills, done by the context. */
+CUresult cuda_graph_add_copy(CUgraph graph, const CUDA_MEMCPY3D *copy, CUcontext ctx,
+			     CUgraphNode *out_node);
+CUresult cuda_graph_add_fill(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx,
+			     CUgraphNode *out_node);
+
 /* The parameters of CUDA 10 in the form of today. */
 CUDA_KERNEL_NODE_PARAMS cuda_graph_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
 

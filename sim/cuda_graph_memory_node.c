@@ -111,7 +111,20 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *out_node, CUgraph graph,
 	return res == CUDA_SUCCESS ? cuda_call_end(add_free(graph, address, out_node)) : res;
 }
 
-/* Of the nodes that this call can add, those of allocations are here. */
+static CUresult add_fill(struct CUgraph_st *graph, const CUDA_MEMSET_NODE_PARAMS_v2 *p,
+			 CUgraphNode *out_node)
+{
+	const CUDA_MEMSET_NODE_PARAMS fill = { .dst = p->dst,
+					       .pitch = p->pitch,
+					       .value = p->value,
+					       .elementSize = p->elementSize,
+					       .width = p->width,
+					       .height = p->height };
+
+	return cuda_graph_add_fill(graph, &fill, p->ctx, out_node);
+}
+
+/* Of the nodes that this call can add, those of allocations, copies and fills are here. */
 static CUresult add_node(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
 			 const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *p)
 {
@@ -124,6 +137,11 @@ static CUresult add_node(enum cuda_id id, CUgraphNode *out_node, CUgraph graph,
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (p->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 		return cuda_call_end(add_free(graph, p->free.dptr, out_node));
+	if (p->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+		return cuda_call_end(cuda_graph_add_copy(graph, &p->memcpy.copyParams,
+							 p->memcpy.copyCtx, out_node));
+	if (p->type == CU_GRAPH_NODE_TYPE_MEMSET)
+		return cuda_call_end(add_fill(graph, &p->memset, out_node));
 	if (p->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return cuda_call_end(CUDA_ERROR_NOT_SUPPORTED);
 	alloc = (CUDA_MEM_ALLOC_NODE_PARAMS){ .poolProps = p->alloc.poolProps,

@@ -261,26 +261,33 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PAR
 	return set_kernel(CUDA_ID_cuGraphKernelNodeSetParams, node, &wide);
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
-			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+CUresult cuda_graph_add_copy(CUgraph graph, const CUDA_MEMCPY3D *copy, CUcontext ctx,
+			     CUgraphNode *out_node)
 {
-	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph,
-					    dependencies, count);
 	struct cuda_work *work;
 	struct cuda_area area;
+	CUresult res;
 
-	if (res != CUDA_SUCCESS)
-		return res;
 	res = copy ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
 	if (res == CUDA_SUCCESS)
 		res = cuda_copy_area(copy, ctx, &area);
 	if (res == CUDA_SUCCESS && cuda_area_is_empty(&area))
 		res = CUDA_ERROR_INVALID_VALUE;
 	if (res != CUDA_SUCCESS)
-		return cuda_call_end(res);
+		return res;
 	work = cuda_area_copy_work(&area, false);
-	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
-				    CUDA_ERROR_OUT_OF_MEMORY);
+	return work ? cuda_graph_add(graph, work, out_node) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
+			      size_t count, const CUDA_MEMCPY3D *copy, CUcontext ctx)
+{
+	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddMemcpyNode, out_node, graph,
+					    dependencies, count);
+
+	return res == CUDA_SUCCESS ?
+		       cuda_call_end(cuda_graph_add_copy(graph, copy, ctx, out_node)) :
+		       res;
 }
 
 /* Starts a question about a copy's or fill's node; `out` is where the answer goes. */
@@ -357,24 +364,31 @@ CUresult cuda_graph_fill_area(const CUDA_MEMSET_NODE_PARAMS *p, struct CUctx_st 
 	return cuda_area_resolve_fill(out_area, ctx);
 }
 
+CUresult cuda_graph_add_fill(CUgraph graph, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx,
+			     CUgraphNode *out_node)
+{
+	struct cuda_work *work;
+	struct cuda_area area;
+	CUresult res;
+
+	res = params ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
+	if (res == CUDA_SUCCESS)
+		res = cuda_graph_fill_area(params, ctx, &area);
+	if (res != CUDA_SUCCESS)
+		return res;
+	work = cuda_area_fill_work(&area);
+	return work ? cuda_graph_add(graph, work, out_node) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuGraphAddMemsetNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,
 			      size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	CUresult res = cuda_graph_begin_add(CUDA_ID_cuGraphAddMemsetNode, out_node, graph,
 					    dependencies, count);
-	struct cuda_work *work;
-	struct cuda_area area;
 
-	if (res != CUDA_SUCCESS)
-		return res;
-	res = params ? cuda_context_resolve(&ctx) : CUDA_ERROR_INVALID_VALUE;
-	if (res == CUDA_SUCCESS)
-		res = cuda_graph_fill_area(params, ctx, &area);
-	if (res != CUDA_SUCCESS)
-		return cuda_call_end(res);
-	work = cuda_area_fill_work(&area);
-	return cuda_call_end(work ? cuda_graph_add(graph, work, out_node) :
-				    CUDA_ERROR_OUT_OF_MEMORY);
+	return res == CUDA_SUCCESS ?
+		       cuda_call_end(cuda_graph_add_fill(graph, params, ctx, out_node)) :
+		       res;
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode *out_node, CUgraph graph, const CUgraphNode *dependencies,

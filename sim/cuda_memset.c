@@ -66,6 +66,8 @@ static CUresult fill(enum cuda_id id, enum stream_default form, struct fill f, C
 	if (res == CUDA_SUCCESS)
 		res = cuda_area_resolve_fill(&area, stream->ctx);
 	if (res == CUDA_SUCCESS)
+		cuda_area_ask(&area, ctx);
+	if (res == CUDA_SUCCESS)
 		res = submit(&area, stream, is_sync);
 	return cuda_call_end(res);
 }

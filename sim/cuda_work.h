@@ -48,6 +48,7 @@ struct cuda_area {
 	void *staging; /* the source's bytes, taken at the call; freed with the work */
 	struct CUctx_st *dst_ctx, *src_ctx; /* whose rights count */
 	bool is_dst_host, is_src_host;      /* pageable: no right needed */
+	bool is_denied;                     /* the context that asked for it has no right */
 };
 
 struct cuda_work {

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/sys.h"
+#include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/charge.h"
 #include "core/gate.h"
@@ -40,7 +41,13 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 	return is_host(place) ? RESIDENCY_HOST : device->dev.v;
 }
 
-/* What the tenant may have in a place; UINT64_MAX: no bound. */
+/* What was taken away holds no figures; nothing more is given then. */
+static bool has_region(void)
+{
+	return quota_has_region(clock_now_ns());
+}
+
+/* What the tenant may have in a place, of a region that is there; UINT64_MAX: no bound. */
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {
 	const struct ration_region *own = device->bounds.own;
@@ -76,6 +83,8 @@ static int enter(struct backing_device *device, enum bo_place place, uint64_t by
 		quota_reap();
 	else
 		quota_settle(device->dev);
+	if (!has_region())
+		return -ENODEV;
 	return residency_add(b->own, b->slot, at, bytes, most_bytes);
 }
 
@@ -84,6 +93,8 @@ static int take_host(void *arg, uint64_t bytes)
 	struct backing_device *device = arg;
 	const struct backing_bounds *b = &device->bounds;
 
+	if (!has_region())
+		return -ENOSPC;
 	if (enter(device, BO_SYSTEM, bytes, bound(device, BO_SYSTEM)) == 0)
 		return 0;
 	/* It may be had later: others of the tenant, and other devices, may keep some. */
@@ -95,24 +106,29 @@ static void give_host(void *arg, uint64_t bytes)
 {
 	struct backing_device *device = arg;
 
-	residency_sub(device->bounds.own, device->bounds.slot, RESIDENCY_HOST, bytes);
+	if (has_region())
+		residency_sub(device->bounds.own, device->bounds.slot, RESIDENCY_HOST, bytes);
 }
 
 static void keep_host(void *arg, int64_t bytes)
 {
 	struct backing_device *device = arg;
 
-	residency_keep(device->bounds.own, device->bounds.slot, bytes);
+	if (has_region())
+		residency_keep(device->bounds.own, device->bounds.slot, bytes);
 }
 
 /* Before memory is taken in a place. Where the owner keeps host memory it asks itself. */
 static int add(struct backing_device *device, const struct bo *bo, enum bo_place place)
 {
-	/* From host memory to host memory it stays the same. */
-	uint64_t most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
+	uint64_t most;
 
 	if (is_host(place) && device->below->set_host)
 		return 0;
+	if (!has_region())
+		return -ENODEV;
+	/* From host memory to host memory it stays the same. */
+	most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
 	return enter(device, place, bo->bytes, most);
 }
 
@@ -121,7 +137,7 @@ static void sub(struct backing_device *device, enum bo_place place, uint64_t byt
 {
 	const struct backing_bounds *b = &device->bounds;
 
-	if (!is_host(place) || !device->below->set_host)
+	if ((!is_host(place) || !device->below->set_host) && has_region())
 		residency_sub(b->own, b->slot, residency_place(device, place), bytes);
 }
 
@@ -181,15 +197,18 @@ static void free_memory(void *owner, enum bo_place place, struct bo_memory memor
 static void move(void *owner, struct bo_move *moves, unsigned count)
 {
 	struct backing_device *device = owner;
-
 	uint64_t bytes = 0;
 
 	device->below->move(device->owner, moves, count);
-	for (unsigned i = 0; i < count; i++)
-		if (moves[i].rc == 0 && moves[i].from_place != BO_NONE &&
-		    moves[i].to_place != BO_NONE)
+	for (unsigned i = 0; i < count; i++) {
+		if (moves[i].rc != 0 || moves[i].to_place == BO_NONE)
+			continue;
+		backing_use_set_far((struct backing_object *)moves[i].bo,
+				    moves[i].to_place != BO_VRAM);
+		if (moves[i].from_place != BO_NONE)
 			bytes += moves[i].bo->bytes;
-	if (bytes)
+	}
+	if (bytes && has_region())
 		__atomic_fetch_add(&device->bounds.own->residency[device->bounds.slot].moved_bytes,
 				   bytes, __ATOMIC_RELAXED);
 }
@@ -405,11 +424,13 @@ void backing_span(const struct backing *backing, uint64_t addr, uint64_t bytes, 
 
 uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 {
-	uint64_t most = bound(device, place);
+	uint64_t most = has_region() ? bound(device, place) : 0;
 
-	if (most == UINT64_MAX)
+	if (most == 0 || most == UINT64_MAX)
 		return most;
 	quota_settle(device->dev);
+	if (!has_region())
+		return 0;
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));
 }

@@ -56,7 +56,7 @@ struct backing_object {
 	struct bo bo; /* first: bo_ops give it */
 	/* of core/backing_use.c alone; atomic */
 	_Atomic uint32_t uses; /* of it in particular, since the last round, in HEAT_USE */
-	_Atomic bool is_far;   /* at the last round, or since it was moved: not on the device */
+	_Atomic bool is_far;   /* since it was placed last: not on the device */
 	/* of the worker alone */
 	uint32_t whole_seen; /* of the backing's, up to the last round */
 	struct heat heat;    /* of core/balance.h */

@@ -20,5 +20,8 @@ void backing_use(struct backing *backing, uint64_t addr, uint64_t bytes, struct 
 /* The uses of an object since this was asked last. The worker alone. */
 uint32_t backing_use_take(struct backing_object *object);
 
-/* Whether it lies on the device. The worker alone. */
+/*
+ * Whether it lies on the device: said by who moves it, at once. A launch that finds it far and is
+ * taken for one that found all near would be what others are compared with (core/link_cost.h).
+ */
 void backing_use_set_far(struct backing_object *object, bool is_far);

@@ -4,6 +4,7 @@
 #include "core/backing_use.h"
 #include "core/bo_device.h"
 #include "core/bo_swap.h"
+#include "core/quota.h"
 #include "core/rdma.h"
 
 #include <errno.h>
@@ -73,7 +74,6 @@ static void look_in(struct looked_at *l, struct bo_device *device, enum bo_place
 			if (l->count == l->room)
 				return;
 			heat_tick(&o->heat, backing_use_take(o));
-			backing_use_set_far(o, place != BO_VRAM);
 			l->items[l->count++] = (struct heat_item){ .heat = &o->heat,
 								   .bytes = bo->bytes,
 								   .is_near = place == BO_VRAM,
@@ -131,9 +131,11 @@ static uint32_t word(const uint32_t *of)
 	return __atomic_load_n(of, __ATOMIC_ACQUIRE);
 }
 
-/* True when processes of the tenant want memory. */
+/* True when processes of the tenant want memory, or nobody can say it any more. */
 static bool is_memory_wanted(const struct ration_region *own, const struct balance_round *round)
 {
+	if (!quota_has_region(clock_now_ns()))
+		return true;
 	for (int i = 0; i < RATION_DEVICES; i++)
 		if (word(&own->room_blocks[i]))
 			return true;
@@ -172,10 +174,9 @@ static bool note(const struct bo_swap *swaps, unsigned count)
 	for (unsigned i = 0; i < count; i++) {
 		struct backing_object *o = (struct backing_object *)swaps[i].bo;
 
-		if (swaps[i].rc == 0) {
+		if (swaps[i].rc == 0)
 			heat_moved(&o->heat);
-			backing_use_set_far(o, !atomic_load(&o->is_far));
-		} else if (swaps[i].rc != -ECANCELED)
+		else if (swaps[i].rc != -ECANCELED)
 			heat_refused(&o->heat);
 		is_any |= swaps[i].rc == 0;
 	}

@@ -1,6 +1,7 @@
 #include "core/object.h"
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/process.h"
 #include "core/object_evict.h"
 #include "core/object_idle.h"
@@ -8,6 +9,7 @@
 #include "core/object_pin.h"
 #include "core/object_small.h"
 #include "core/object_use.h"
+#include "core/quota.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -350,6 +352,18 @@ static struct balance_round begin_round(const struct ration_region *own, bool (*
 	};
 }
 
+/* Without a region nobody can ask for what is kept, and nothing moves. */
+static void tick_alone(void)
+{
+	for (int i = 0; i < RATION_DEVICES; i++) {
+		struct object_device *d = object_device_of((struct dev){ i });
+
+		if (d)
+			object_idle_reclaim(d, 0);
+	}
+	object_use_want(false);
+}
+
 void object_tick(bool (*is_asked)(void))
 {
 	struct ration_region *own = NULL;
@@ -357,6 +371,10 @@ void object_tick(bool (*is_asked)(void))
 	bool has_far = false, has_begun = false;
 	unsigned slot = 0;
 
+	if (!quota_has_region(clock_now_ns())) {
+		tick_alone();
+		return;
+	}
 	for (int i = 0; i < RATION_DEVICES; i++) {
 		struct object_device *d = object_device_of((struct dev){ i });
 
@@ -370,7 +388,7 @@ void object_tick(bool (*is_asked)(void))
 		slot = d->backing.bounds.slot;
 	}
 	/* All devices have given. */
-	if (own)
+	if (own && quota_has_region(clock_now_ns()))
 		residency_answer(own, slot, round.room_wanted);
 	object_use_want(has_far);
 }

@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "core/object_idle.h"
 #include "core/others.h"
+#include "core/quota.h"
 #include "shm/residency.h"
 
 #include <errno.h>
@@ -14,6 +15,11 @@
 #define BUSY_WAIT_NS (10 * NSEC_PER_SEC)
 /* What a worker sends away in one round. */
 #define ROUND_BYTES (UINT64_C(1) << 30)
+
+static bool has_region(void)
+{
+	return quota_has_region(clock_now_ns());
+}
 
 /* 0 with *out_bytes, or as bo_evict(). */
 static int evict(struct object_device *d, uint64_t bytes, uint64_t *out_bytes)
@@ -33,25 +39,30 @@ static uint64_t evict_own(struct object_device *d, uint64_t bytes)
 	uint64_t gone_bytes = 0;
 	int rc;
 
-	while ((rc = evict(d, bytes, &gone_bytes)) == -EBUSY && clock_now_ns() < until_ns)
+	while ((rc = evict(d, bytes, &gone_bytes)) == -EBUSY && clock_now_ns() < until_ns &&
+	       has_region())
 		clock_sleep_ns(NAP_NS);
 	return rc == 0 ? gone_bytes : 0;
 }
 
+/* None without a region. */
 static uint64_t on_card(const struct object_device *d)
 {
 	const struct backing_bounds *b = &d->backing.bounds;
 
+	if (!has_region())
+		return 0;
 	return __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
 }
 
 /* What nobody uses goes first. What went, or less where others took some meanwhile. */
 static uint64_t give_idle(struct object_device *d)
 {
-	uint64_t before_bytes = on_card(d);
+	uint64_t before_bytes = on_card(d), after_bytes;
 
 	object_idle_reclaim(d, 0);
-	return bytes_beyond(before_bytes, on_card(d));
+	after_bytes = on_card(d);
+	return has_region() ? bytes_beyond(before_bytes, after_bytes) : 0;
 }
 
 bool object_evict(struct dev dev, uint64_t bytes)
@@ -59,7 +70,7 @@ bool object_evict(struct dev dev, uint64_t bytes)
 	struct object_device *d = object_device_of(dev);
 	uint64_t gone_bytes;
 
-	if (!d || !d->backing.bounds.may_spill)
+	if (!d || !d->backing.bounds.may_spill || !has_region())
 		return false;
 	gone_bytes = give_idle(d);
 	if (gone_bytes < bytes)
@@ -73,7 +84,9 @@ uint64_t object_evict_most(struct dev dev)
 {
 	struct object_device *d = object_device_of(dev);
 
-	return d && d->backing.bounds.may_spill ? residency_sum(d->backing.bounds.own, dev.v) : 0;
+	return d && d->backing.bounds.may_spill && has_region() ?
+		       residency_sum(d->backing.bounds.own, dev.v) :
+		       0;
 }
 
 void object_evict_tick(struct object_device *d)

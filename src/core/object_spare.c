@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "core/object_large.h"
+#include "core/quota.h"
 #include "core/rdma.h"
 #include "shm/residency.h"
 
@@ -19,7 +20,8 @@ static void change(struct object_device *d, int64_t bytes)
 
 	/* Atomic for who only looks whether there are any. */
 	__atomic_store_n(&d->spares.bytes, d->spares.bytes + (uint64_t)bytes, __ATOMIC_RELAXED);
-	residency_set_idle(b->own, b->slot, d->dev.v, d->spares.bytes / SLAB_BLOCK_BYTES);
+	if (quota_has_region(clock_now_ns()))
+		residency_set_idle(b->own, b->slot, d->dev.v, d->spares.bytes / SLAB_BLOCK_BYTES);
 }
 
 void object_spare_init(struct object_device *d)

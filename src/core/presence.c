@@ -42,7 +42,7 @@ bool presence_is_there(int64_t now_ns)
 	int64_t last_ns = atomic_load_explicit(&state.s.checked_ns, memory_order_relaxed);
 	int rc;
 
-	if (presence_is_lost())
+	if (!state.s.region || presence_is_lost())
 		return false;
 	if (last_ns && now_ns - last_ns < CHECK_EVERY_NS) {
 		rc = region_check_words(state.s.region);

@@ -174,8 +174,10 @@ static inline bool work_passes(const void *function)
 /* As GATED() for a copy that waits for the default stream, the calling thread's if is_per_thread. */
 #define GATED_WAIT(sym, is_per_thread, ...) GATED_WAIT_ON(sym, true, is_per_thread, __VA_ARGS__)
 
-#define GATED_WAIT_ON(sym, is_right, is_per_thread, ...)                   \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                     \
+#define GATED_WAIT_ON(sym, ...) GATED_WAIT_AS(CUresult hook_##sym, sym, __VA_ARGS__)
+
+#define GATED_WAIT_AS(head, sym, is_right, is_per_thread, ...)             \
+	head(GATED_PARAMS(__VA_ARGS__))                                    \
 	{                                                                  \
 		int64_t begin_ns = metering_is_on() ? clock_now_ns() : 0;  \
 		uint32_t was_in;                                           \

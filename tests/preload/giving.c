@@ -88,6 +88,53 @@ static void handle(int argc, char **argv)
 	OK(cuMemRelease(h));
 }
 
+/* Handed out by the host, so that a kernel ends when it is told. */
+static uint64_t *meeting;
+
+static void *ask(void *unused)
+{
+	CUmemGenericAllocationHandle h;
+	CUresult res;
+
+	(void)unused;
+	/* Waits for what the kernel uses; what it gets then is its own affair. */
+	res = cuMemCreate(&h, 128 * MIB, &prop, 0);
+	CHECK(res == CUDA_ERROR_OUT_OF_MEMORY || res == CUDA_SUCCESS);
+	return NULL;
+}
+
+/* The region goes while memory that is in use is to make room. */
+static void lost(int argc, char **argv)
+{
+	CUmodule m;
+	CUfunction meet;
+	CUdeviceptr at;
+	uint64_t goal = 1, *both[2];
+	void *params[] = { &both[0], &both[1], &goal };
+	pthread_t thread;
+
+	(void)argc;
+	(void)argv;
+	fill();
+	OK(cuMemAllocHost_v2((void **)&meeting, 16));
+	both[0] = meeting;
+	both[1] = meeting + 1;
+	OK(cuModuleLoadData(&m, CLIENT_MODULE));
+	OK(cuModuleGetFunction(&meet, m, "ncclMeet"));
+	OK(cuLaunchKernel(meet, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	pthread_create(&thread, NULL, ask, NULL);
+	/* By then it waits. */
+	usleep(600000);
+	puts("waiting");
+	fflush(stdout);
+	getchar();
+	__atomic_store_n(&meeting[1], 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	OK(cuCtxSynchronize());
+	CHECK(cuMemAlloc_v2(&at, PIECE_BYTES) != CUDA_SUCCESS);
+	puts("end");
+}
+
 static void async(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -406,6 +453,7 @@ int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
 		{ "handle", handle },
+		{ "lost", lost },
 		{ "async", async },
 		{ "array", array },
 		{ "mipmap", mipmap },

@@ -1,4 +1,8 @@
 """A card full of an oversubscribed tenant's objects gives way to what cannot move."""
+import os
+import signal
+import time
+
 import pytest
 
 from conftest import SANITIZED
@@ -67,3 +71,26 @@ def test_suspended_meanwhile(full):
         full.suspend(True)
         full.suspend(False)
     program.go().end()
+
+
+def lose(full):
+    """How a program ends whose region goes while it makes room; None if that caught it in the midst of a look."""
+    program = full.start("giving", "lost").await_word("waiting")
+    os.truncate(full.region, 4096)
+    # Longer than it takes the region for whole, and than one look at what is to go.
+    time.sleep(1)
+    if program.popen.poll() is None:
+        return program.go().end()
+    assert program.popen.returncode == -signal.SIGBUS
+    return None
+
+
+@pytest.mark.plain
+def test_the_region_goes_meanwhile(full):
+    """Nothing is read of it any more; who is caught in the midst of a look is stopped, not again and again."""
+    for _ in range(4):
+        done = lose(full)
+        if done:
+            break
+        os.unlink(full.region)
+    assert done.lines[-1] == "end"

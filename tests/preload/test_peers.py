@@ -26,3 +26,48 @@ def test_it_is_reached_after_it_was_away(place):
     place.suspend(True)
     place.suspend(False)
     assert program.go().end().lines[-1] == "end"
+
+
+CASES = ["host", "pool", "streams", "batch", "graph", "fill", "array"]
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("movable", [pytest.param("false", marks=pytest.mark.plain), "true"])
+@pytest.mark.parametrize("case", CASES)
+def test_all_is_done_as_with_the_drivers_own(place, case, movable):
+    place.sim.update(count="2", p2p="no")
+    done = place.start("apart", case, RATION_MOVABLE=movable).await_word("ready").go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("case", ["graph", "fill", *CASES[:4], "array"])
+def test_it_moves_meanwhile(place, case):
+    place.sim.update(count="2", p2p="no")
+    program = place.start("apart", case, RATION_MOVABLE="true").await_word("ready")
+    for _ in range(3):
+        place.suspend(True)
+        place.suspend(False)
+    done = program.go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("case", CASES)
+def test_some_of_it_lies_in_host_memory(place, case):
+    place.sim.update(count="2", p2p="no")
+    place.settings = {"RATION_OVERSUBSCRIBE": "true", "RATION_RESIDENT": "4m", "RATION_HOST": "128m"}
+    program = place.start("apart", case).await_word("ready")
+    place.suspend(True)
+    place.suspend(False)
+    done = program.go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_copy_comes_before_they_reach_each_other(place, case):
+    """A capture, or work that does not end, keeps the one from being let reach the other's."""
+    place.sim["count"] = "2"
+    done = place.start("apart", case, RATION_MOVABLE="true").await_word("ready").go().end()
+    assert done.lines[-1] == "end" and done.err == ""

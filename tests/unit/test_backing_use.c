@@ -12,10 +12,13 @@
 static struct member member;
 static struct backing_device device;
 static struct backing *backing;
+static bool is_full; /* the card */
 
 static int alloc(void *owner, const struct bo *bo, enum bo_place place, struct bo_memory *out)
 {
-	(void)owner, (void)place;
+	(void)owner;
+	if (place == BO_VRAM && is_full)
+		return -ENOSPC;
 	*out = (struct bo_memory){ 1, bo->bytes };
 	return 0;
 }
@@ -107,6 +110,16 @@ static void what_lies_far_is_said(void)
 	use(MIB_BYTES(64), MIB_BYTES(86), 0);
 }
 
+/* No round of the worker has to come before a launch is known to use it. */
+static void what_was_placed_far_is_known(void)
+{
+	start();
+	is_full = true;
+	CHECK_EQ(backing_open(&device, BASE + BYTES, BYTES, NULL, NULL, &backing), 0);
+	is_full = false;
+	use(BYTES, BYTES, BYTES);
+}
+
 /* Counts go on beyond what they can hold. */
 static void a_count_that_is_full_begins_anew(void)
 {
@@ -124,6 +137,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(a_use_of_all_is_one_of_each),
 		fresh_test(what_lies_far_is_said),
+		fresh_test(what_was_placed_far_is_known),
 		fresh_test(a_count_that_is_full_begins_anew),
 	};
 

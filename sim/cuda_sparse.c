@@ -84,9 +84,7 @@ static void copy_from(const struct place *from, const struct place *to, uint64_t
 		if (hole)
 			clear(dst + at, to ? &rest : NULL, hole);
 		at += hole;
-		data = at < bytes ?
-			       extent(from->fd, from->offset + at, bytes - at, SEEK_HOLE) :
-			       0;
+		data = at < bytes ? extent(from->fd, from->offset + at, bytes - at, SEEK_HOLE) : 0;
 		/* A file that cannot be asked, or that changed meanwhile. */
 		if (!data)
 			data = bytes - at;

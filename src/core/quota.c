@@ -270,21 +270,10 @@ int quota_doubt(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	return rc;
 }
 
-void quota_check_path(void)
-{
-	presence_check_path();
-}
-
-/* Gives back what the dead hold. */
-static void reap(void)
+void quota_reap(void)
 {
 	if (is_whole())
 		reaper_reap(state.s.region, (int)state.s.slot);
-}
-
-void quota_reap(void)
-{
-	reap();
 }
 
 void quota_tidy(int64_t now_ns)
@@ -321,7 +310,7 @@ int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
-	reap();
+	quota_reap();
 	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), quota_take(dev, kind, bytes));
 }
 
@@ -493,7 +482,7 @@ static void settle(struct dev dev, int64_t now_ns)
 	if (last_ns && now_ns - last_ns < SETTLE_EVERY_NS)
 		return;
 	atomic_store(&state.s.settled_ns, now_ns);
-	reap();
+	quota_reap();
 }
 
 void quota_settle(struct dev dev)

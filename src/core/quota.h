@@ -127,11 +127,6 @@ bool quota_has_region(int64_t now_ns);
  */
 void quota_hold_slot(void);
 
-/*
- * Sees that the region was unlinked or another is in its place: as one that is not ours any more.
- */
-void quota_check_path(void);
-
 /* True when nobody of the tenant but this process holds anything on the device, the dead too. */
 bool quota_is_alone(struct dev dev);
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "core/presence.h"
 #include "core/quota.h"
 #include "core/root.h"
 #include "shm/slot.h"
@@ -39,7 +40,7 @@ void reaper_reap(struct region *r, int own)
 
 	process_wipe_on_fork(&state, sizeof(state));
 	if (rc < 0)
-		quota_check_path();
+		presence_check_path();
 	if (rc < 0 && quota_has_region(clock_now_ns()) &&
 	    !atomic_exchange(&state.s.has_complained, true))
 		log_warn(

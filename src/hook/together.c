@@ -145,5 +145,6 @@ void together_end(void)
 
 bool together_is_missed(void)
 {
-	return together_is_linked() && quota_has_region(clock_now_ns()) && any_other(is_left_behind);
+	return together_is_linked() && quota_has_region(clock_now_ns()) &&
+	       any_other(is_left_behind);
 }

@@ -7,6 +7,7 @@
 #include "core/charge.h"
 #include "core/context.h"
 #include "core/object.h"
+#include "core/presence.h"
 #include "core/root.h"
 #include "core/watch.h"
 #include "drv/gpu_bo.h"
@@ -55,7 +56,7 @@ static void look_at(struct dev dev, struct cuda_ord ord)
 
 static void look(void)
 {
-	quota_check_path();
+	presence_check_path();
 	quota_hold_slot();
 	quota_tidy(clock_now_ns());
 	for (int o = 0; o < device_ordinals(); o++) {

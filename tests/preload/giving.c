@@ -452,26 +452,16 @@ static void other(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "handle", handle },
-		{ "lost", lost },
-		{ "async", async },
-		{ "array", array },
-		{ "mipmap", mipmap },
-		{ "context", context },
-		{ "green", green },
-		{ "module", module },
-		{ "local", local },
-		{ "launch", launch },
-		{ "heap", heap },
-		{ "graph", graph },
-		{ "nothing", nothing },
-		{ "captured", captured },
-		{ "bounded", bounded },
-		{ "threads", threads },
-		{ "steered", steered },
-		{ "holder", holder },
-		{ "other", other },
-		{ 0 },
+		{ "handle", handle },   { "lost", lost },
+		{ "async", async },     { "array", array },
+		{ "mipmap", mipmap },   { "context", context },
+		{ "green", green },     { "module", module },
+		{ "local", local },     { "launch", launch },
+		{ "heap", heap },       { "graph", graph },
+		{ "nothing", nothing }, { "captured", captured },
+		{ "bounded", bounded }, { "threads", threads },
+		{ "steered", steered }, { "holder", holder },
+		{ "other", other },     { 0 },
 	};
 
 	return client_main(argc, argv, cases);

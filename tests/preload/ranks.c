@@ -1,7 +1,7 @@
 /*
- * ranks FILE RANK...: a thread for each rank, on the device of that number, with memory of its own and
- * kernels that wait for the other rank's, of two in all, whoever has it. They go on until a line
- * comes, a few rounds more, and what the memory holds is right.
+ * ranks FILE RANK...: a thread for each rank, on the device of that number, with memory of its own
+ * and kernels that wait for the other rank's, of two in all, whoever has it. They go on until a
+ * line comes, a few rounds more, and what the memory holds is right.
  */
 #include "client.h"
 

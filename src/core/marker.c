@@ -8,6 +8,8 @@
 #define EVENT_MOST_NS (5 * NSEC_PER_USEC)
 /* A marker that ran no later than this after it could have found its stream idle. */
 #define IDLE_SLACK_NS INT64_C(1500)
+/* Put so long after the launch, the thread was put off in between. */
+#define LATE_AFTER_NS (20 * NSEC_PER_USEC)
 /* A wait that returned later than that after the end says nothing of how late it usually is. */
 #define WAKE_MOST_NS (50 * NSEC_PER_USEC)
 /* Work that runs longer is debited while it runs, this much at a time. */
@@ -308,9 +310,9 @@ void marker_event_cost(struct meter *meter, int64_t ns)
 /* The launch between this marker and the METER_BEFORE before it took so long. lock held. */
 static void learn_launch(struct meter *meter, struct meter_stream *stream,
 			 const struct meter_marker *marker, const struct clockmap *clock,
-			 int64_t at_ns, int64_t now_ns)
+			 bool is_exact, int64_t at_ns, int64_t now_ns)
 {
-	int64_t start_ns = marker->point.last_ns;
+	int64_t start_ns = marker->point.last_ns, ns;
 
 	if (!marker->work)
 		return;
@@ -330,7 +332,24 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
-	means_learn(marker->work, clock_most_ns(at_ns - start_ns, SAMPLE_LEAST_NS));
+	ns = clock_most_ns(at_ns - start_ns, SAMPLE_LEAST_NS);
+	if (is_exact)
+		means_learn(marker->work, ns);
+	else
+		means_learn_bound(marker->work, ns);
+}
+
+/*
+ * Whether all had ended just when the marker ran: one that came late and ran at once says only that
+ * it had by then. A METER_AFTER comes with its launch, unless the thread was put off.
+ */
+static bool is_end_exact(const struct meter_marker *marker, int64_t at_ns)
+{
+	if (marker->kind == METER_START)
+		return false;
+	return at_ns > marker->submit_ns + IDLE_SLACK_NS ||
+	       (marker->kind == METER_AFTER &&
+		marker->submit_ns - marker->point.last_ns <= LATE_AFTER_NS);
 }
 
 /* lock held. */
@@ -339,16 +358,14 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 			int64_t gpu_ns, int64_t seen_ns)
 {
 	int64_t at_ns = clock_least_ns(clockmap_cpu_ns(clock, gpu_ns) - meter->event_ns, seen_ns);
-	/* One that came late and ran at once says only that all had ended by then. */
-	bool is_exact = marker->kind == METER_AFTER ||
-			(marker->kind != METER_START && at_ns > marker->submit_ns + IDLE_SLACK_NS);
+	bool is_exact = is_end_exact(marker, at_ns);
 	bool was_idle = !has_unmeasured(stream, &marker->point) &&
 			stream->end_ns < at_ns - IDLE_SLACK_NS;
 
 	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
 	stream->is_end_exact = is_exact;
 	if (marker->kind == METER_AFTER)
-		learn_launch(meter, stream, marker, clock, at_ns, seen_ns);
+		learn_launch(meter, stream, marker, clock, is_exact, at_ns, seen_ns);
 	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;
 	stream->before_gpu_ns = gpu_ns;
 	stream->before_launches = marker->point.launches;

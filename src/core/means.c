@@ -12,6 +12,7 @@ static void begin(struct means_entry *entry)
 	__atomic_store_n(&entry->samples, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->may_wait, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->is_bound, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->mean_ns, MEANS_UNKNOWN_NS, __ATOMIC_RELAXED);
 }
 
@@ -68,12 +69,28 @@ void means_learn(struct means_entry *entry, int64_t ns)
 	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
 	int64_t mean_ns = __atomic_load_n(&entry->mean_ns, __ATOMIC_RELAXED);
 
+	/* A bound is no sample. */
+	if (__atomic_exchange_n(&entry->is_bound, 0, __ATOMIC_RELAXED))
+		samples = 0;
 	mean_ns = means_may_wait(entry) ? least_of(mean_ns, samples, ns) :
 					  mean_of(mean_ns, samples, ns);
 	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);
 	if (samples < UINT32_MAX)
 		__atomic_store_n(&entry->samples, samples + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+}
+
+void means_learn_bound(struct means_entry *entry, int64_t ns)
+{
+	bool is_bound;
+
+	if (means_is_known(entry) && ns >= means_cost_ns(entry)) {
+		__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	is_bound = !means_is_known(entry) || __atomic_load_n(&entry->is_bound, __ATOMIC_RELAXED);
+	means_learn(entry, ns);
+	__atomic_store_n(&entry->is_bound, is_bound, __ATOMIC_RELAXED);
 }
 
 void means_forget(struct means *means, uint64_t key)

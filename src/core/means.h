@@ -19,7 +19,8 @@ struct means_entry {
 	int64_t mean_ns;  /* atomic; meter.lock writes */
 	uint32_t samples; /* atomic; meter.lock writes; 0 = unknown */
 	/* Atomic: it may wait for kernels elsewhere. Said anew of an unknown kind. */
-	uint32_t may_wait;
+	uint16_t may_wait;
+	uint16_t is_bound;  /* atomic; meter.lock writes: it takes no more than mean_ns */
 	int64_t pending_ns; /* atomic: when the one unmeasured launch of an unknown kind was; 0 none */
 };
 
@@ -66,6 +67,12 @@ static inline bool means_may_wait(const struct means_entry *entry)
  * does not. One caller at a time (meter.lock).
  */
 void means_learn(struct means_entry *entry, int64_t ns);
+
+/*
+ * As that, but all that is known is that it took no more than `ns`: when the end was asked for it had
+ * ended. Says nothing where as much is known already.
+ */
+void means_learn_bound(struct means_entry *entry, int64_t ns);
 
 /* The handle behind the key is gone and may come again as something else. */
 void means_forget(struct means *means, uint64_t key);

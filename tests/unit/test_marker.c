@@ -159,6 +159,32 @@ static void an_end_before_the_launch_is_no_sample(void **state)
 	assert_false(means_is_known(other));
 }
 
+/*
+ * A thread that was put off between its launch and the marker behind it: when that ran all had ended,
+ * who knows how long before.
+ */
+static void an_end_that_was_asked_for_late(void **state)
+{
+	struct means_entry *other = means_find(&meter->means, 6);
+
+	(void)state;
+	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	launch(NOW_NS + USEC);
+	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + 50 * MSEC);
+	answer(1, NOW_NS);
+	answer(2, NOW_NS + 50 * MSEC + USEC);
+	assert_in_range(means_cost_ns(work), 199 * USEC, 201 * USEC);
+	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
+	/* One that ran on is as long as it was, and what is not known is no more than that. */
+	marker_put(meter, lane, METER_BEFORE, 3, NULL, NOW_NS + 100 * MSEC);
+	launch(NOW_NS + 100 * MSEC + USEC);
+	marker_put(meter, lane, METER_AFTER, 4, other, NOW_NS + 150 * MSEC);
+	answer(3, NOW_NS + 100 * MSEC);
+	answer(4, NOW_NS + 160 * MSEC);
+	assert_in_range(means_cost_ns(other), 59 * MSEC, 61 * MSEC);
+	assert_in_range(busy_ns(), 60 * MSEC, 61 * MSEC);
+}
+
 static bool is_wanted_after_a_tail(int64_t now_ns)
 {
 	launch(now_ns);
@@ -385,6 +411,7 @@ int main(void)
 		TEST(a_start_is_no_end),
 		TEST(a_start_begins_a_pair),
 		TEST(an_end_before_the_launch_is_no_sample),
+		TEST(an_end_that_was_asked_for_late),
 		TEST(a_start_is_wanted_where_others_are_and_launches_are_held),
 		TEST(a_start_is_wanted_after_a_wait),
 		TEST(a_late_probe_tells_of_others),

@@ -64,6 +64,30 @@ static void what_may_wait_goes_for_what_it_takes_without(void **state)
 	assert_false(means_may_wait(entry));
 }
 
+/* It stands until more is known: a lower one, or a sample. */
+static void a_bound_is_no_sample(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	means_learn_bound(entry, 80000);
+	assert_true(means_is_known(entry));
+	assert_int_equal(means_cost_ns(entry), 80000);
+	entry->pending_ns = 1;
+	means_learn_bound(entry, 800000);
+	assert_int_equal(entry->pending_ns, 0);
+	means_learn_bound(entry, 40000);
+	assert_in_range(means_cost_ns(entry), 40000, 60000);
+	means_learn(entry, 1000);
+	assert_int_equal(means_cost_ns(entry), 1000);
+	for (int i = 0; i < 100; i++)
+		means_learn_bound(entry, 800000);
+	assert_int_equal(means_cost_ns(entry), 1000);
+	/* Of what takes less than was thought it is one. */
+	means_learn_bound(entry, 500);
+	assert_in_range(means_cost_ns(entry), 500, 999);
+}
+
 static void what_is_gone_is_unknown_again(void **state)
 {
 	struct means_entry *entry = means_find(&means, 7);
@@ -101,6 +125,7 @@ int main(void)
 		cmocka_unit_test_setup(an_unknown_kind_costs_a_millisecond, setup),
 		cmocka_unit_test_setup(the_mean_follows_the_samples, setup),
 		cmocka_unit_test_setup(what_may_wait_goes_for_what_it_takes_without, setup),
+		cmocka_unit_test_setup(a_bound_is_no_sample, setup),
 		cmocka_unit_test_setup(what_is_gone_is_unknown_again, setup),
 		cmocka_unit_test_setup(a_full_table_gives_the_least_measured_away, setup),
 	};

@@ -181,11 +181,11 @@ def test_what_a_killed_process_held(place):
 
 
 def test_what_a_killed_neighbour_held(place):
-    """The living get it with their next allocation."""
+    """The living get it with their next allocation, if their worker has not taken it back before."""
     place.settings["RATION_MEM"] = "512m"
     program = place.start("quota", "rest").await_word("held")
     place.run("process", "kill-me", status=-9)
-    assert place.charged() == 2 * CONTEXT + 110 * MIB
+    assert place.charged() in (2 * CONTEXT + 110 * MIB, CONTEXT + 10 * MIB)
     program.go().await_word("full")
     assert place.slots() == {program.pid: 512 * MIB}
     program.go().end()

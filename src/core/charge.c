@@ -171,7 +171,7 @@ bool charge_ask_card(struct dev dev)
 	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
 	has_given |= others_give(dev, UINT64_MAX);
-	return still_reconcile_soon(dev, QUOTA_MODULE) == 0 || has_given;
+	return still_reconcile_refusing(dev, QUOTA_MODULE) == 0 || has_given;
 }
 
 /* What is tracked, with the pools' own figures as they are now: they fall inside other calls. */

@@ -14,8 +14,12 @@
 /* How long a change lets others have their still moment. */
 #define YIELD_NS (5 * NSEC_PER_MSEC)
 
+/* And where what stands until then would be refused for. */
+#define OWED_WAIT_NS (2 * NSEC_PER_SEC)
+
 struct still_state {
 	_Atomic unsigned wanted; /* by so many threads; a futex */
+	_Atomic bool is_owed[RATION_DEVICES]; /* atomic */
 };
 PROCESS_STATE(still_state, state);
 
@@ -52,7 +56,14 @@ int still_reconcile_soon(struct dev dev, enum quota_kind kind)
 			break;
 		clock_sleep_ns(ASK_NAP_NS);
 	}
+	if (rc == 0 && atomic_load_explicit(&state.s.is_owed[dev.v], memory_order_relaxed))
+		atomic_store(&state.s.is_owed[dev.v], false);
 	return rc;
+}
+
+void still_owe(struct dev dev)
+{
+	atomic_store(&state.s.is_owed[dev.v], true);
 }
 
 static void want(void)
@@ -76,6 +87,20 @@ uint64_t still_reconcile(struct dev dev, enum quota_kind kind)
 		want_no_more();
 	}
 	return rc == -EAGAIN ? charge_doubt(dev) : 0;
+}
+
+int still_reconcile_refusing(struct dev dev, enum quota_kind kind)
+{
+	int64_t end_ns = clock_now_ns() + OWED_WAIT_NS;
+	int rc = still_reconcile_soon(dev, kind);
+
+	if (rc != -EAGAIN || !atomic_load(&state.s.is_owed[dev.v]))
+		return rc;
+	want();
+	while (rc == -EAGAIN && clock_now_ns() < end_ns)
+		rc = still_reconcile_soon(dev, kind);
+	want_no_more();
+	return rc;
 }
 
 bool still_is_over(struct dev dev, uint64_t doubt_bytes)

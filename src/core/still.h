@@ -23,6 +23,15 @@ void still_yield(void);
 int still_reconcile_soon(struct dev dev, enum quota_kind kind);
 
 /*
+ * What was reserved for a call stands until the next look, which could not be had: it may be far
+ * more than the call took.
+ */
+void still_owe(struct dev dev);
+
+/* As still_reconcile_soon(), before a refusal: it waits for as long as it takes where one is owed. */
+int still_reconcile_refusing(struct dev dev, enum quota_kind kind);
+
+/*
  * As that, and has the other threads wait, after a call that took an unknown amount. Returns by how
  * many bytes the overhead may be more than what is charged now: 0 after an exact look, or where the
  * card cannot be asked; else what the card shows and nobody has entered.

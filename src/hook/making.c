@@ -151,6 +151,8 @@ static void end_unseen(struct making *m, int rc)
 	if (m->unseen_bytes)
 		quota_doubt_over(m->dev, QUOTA_CONTEXT, m->unseen_bytes,
 				 rc == -ENOTSUP ? m->unseen_bytes : 0);
+	if (m->unseen_bytes && rc == -EAGAIN)
+		still_owe(m->dev);
 	m->unseen_bytes = 0;
 }
 
@@ -166,6 +168,7 @@ static int reserve_bytes(struct making *m)
 	rc = charge_reserve_context(m->dev, m->expected_bytes);
 	if (rc != -EDQUOT)
 		return rc;
+	still_reconcile_refusing(m->dev, QUOTA_CONTEXT);
 	if (look_before(m) == 0)
 		rc = charge_reserve_context(m->dev, m->expected_bytes);
 	/*

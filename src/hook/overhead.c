@@ -69,6 +69,8 @@ static bool end_reserved(struct overhead *o)
 		o->untold_bytes = o->reserved_bytes;
 	quota_doubt_over(o->dev, QUOTA_MODULE, o->reserved_bytes, 0);
 	o->reserved_bytes = 0;
+	if (rc == -EAGAIN)
+		still_owe(o->dev);
 	return rc != -EAGAIN;
 }
 

@@ -455,6 +455,51 @@ static void churn(int argc, char **argv)
 	SAME(client_own()->devices[0].context_bytes, CLIENT_CONTEXT_BYTES);
 }
 
+/* Changes on the first device without a pause. */
+static void *busy_memory(void *arg)
+{
+	CUdeviceptr p;
+	CUcontext ctx;
+
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	while (!atomic_load(&churn_is_over)) {
+		OK(cuMemAlloc_v2(&p, 2 * MIB));
+		OK(cuMemFree_v2(p));
+	}
+	return arg;
+}
+
+/*
+ * beside: what a context costs is not known at once while other threads are at work on another
+ * device; that is not out of memory.
+ */
+static void beside(int argc, char **argv)
+{
+	enum { THREADS = 6, ROUNDS = 4 };
+	pthread_t thread[THREADS];
+	CUmodule module;
+	CUdeviceptr p;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	OK(cuInit(0));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&thread[i], NULL, busy_memory, NULL) == 0);
+	usleep(50000);
+	for (int i = 0; i < ROUNDS; i++) {
+		OK(cuDevicePrimaryCtxRetain(&ctx, 1));
+		OK(cuCtxSetCurrent(ctx));
+		OK(cuModuleLoadData(&module, CLIENT_MODULE));
+		OK(cuMemAlloc_v2(&p, 2 * MIB));
+		OK(cuDevicePrimaryCtxRelease_v2(1));
+	}
+	atomic_store(&churn_is_over, true);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+}
+
 /* member: one of the tenant that has none. */
 static void be_member(int argc, char **argv)
 {
@@ -489,6 +534,7 @@ int main(int argc, char **argv)
 		{ "together", together },
 		{ "crowd", crowd },
 		{ "churn", churn },
+		{ "beside", beside },
 		{ "libraries", libraries },
 		{ 0 },
 	};

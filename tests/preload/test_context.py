@@ -35,6 +35,13 @@ def test_what_a_context_costs_while_it_is_reset(place):
     place.run("context", "churn", RATION_MEM=64 * CONTEXT, err=None)
 
 
+def test_a_context_beside_other_threads(place):
+    """What was reserved for it goes back before anybody is refused for that."""
+    place.settings["LD_LIBRARY_PATH"] = f"{BUILD}/preload/slow:{BUILD}/sim"
+    place.sim["count"] = "2"
+    place.run("context", "beside", RATION_MEM="512m")
+
+
 def test_every_form_of_create(place):
     program = place.start("context", "forms", RATION_MEM=4 * CONTEXT + 8 * MIB).await_word("look")
     assert place.truth() == {program.pid: 4 * CONTEXT}

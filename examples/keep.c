@@ -6,17 +6,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 #include "kernels.h"
 #include "options.h"
 
 static const char help[] =
-	"Usage: keep [--size SIZE] [--threads N] [--depth N] [--graph]\n"
+	"Usage: keep [--size SIZE] [--threads N] [--depth N] [--graph] [--rest MS]\n"
 	"Each of N threads (2) keeps a buffer of SIZE bytes (8m) on the device and adds one to each\n"
 	"number in it, by kernels in a stream of its own or, with --graph, by a graph that was\n"
-	"captured once, up to --depth (8) rounds before it waits for them. Says \"ready\", then how\n"
-	"many rounds were done for each line that it reads. At the end of its input it compares all\n"
-	"numbers with the rounds, and says \"ok\" or what differs.\n";
+	"captured once, up to --depth (8) rounds before it waits for them, and --rest (0)\n"
+	"milliseconds more. Says \"ready\", then how many rounds were done for each line that it\n"
+	"reads. At the end of its input it compares all numbers with the rounds, and says \"ok\" or\n"
+	"what differs.\n";
 
 struct keeper {
 	pthread_t thread;
@@ -25,11 +27,11 @@ struct keeper {
 };
 
 static struct {
-	uint64_t bytes, threads, depth;
+	uint64_t bytes, threads, depth, rest_ms;
 	bool has_graph;
 	CUcontext ctx;
 	CUfunction add;
-} keep = { 8 * MIB, 2, 8, false, NULL, NULL };
+} keep = { 8 * MIB, 2, 8, 0, false, NULL, NULL };
 
 static _Atomic bool is_over;
 
@@ -73,6 +75,8 @@ static void *add_all_the_while(void *arg)
 		}
 		CHECK(cuStreamSynchronize(stream));
 		atomic_fetch_add(&k->rounds, keep.depth);
+		if (keep.rest_ms)
+			usleep((useconds_t)keep.rest_ms * 1000);
 	}
 	return NULL;
 }
@@ -109,6 +113,7 @@ static void read_options(int argc, char **argv)
 		{ "threads", required_argument, NULL, 't' },
 		{ "depth", required_argument, NULL, 'd' },
 		{ "graph", no_argument, NULL, 'g' },
+		{ "rest", required_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -127,6 +132,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'g':
 			keep.has_graph = true;
+			break;
+		case 'r':
+			keep.rest_ms = options_number("--rest", optarg, 0, 1000);
 			break;
 		case 'h':
 			fputs(help, stdout);

@@ -1,5 +1,6 @@
 #include "cuda_sparse.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
@@ -49,8 +50,9 @@ static uint64_t extent(int fd, uint64_t offset, uint64_t bytes, int whence)
 {
 	off_t at = lseek(fd, (off_t)offset, whence);
 
+	/* ENXIO: no data from there to the end. */
 	if (at < 0)
-		return whence == SEEK_DATA ? bytes : 0;
+		return whence == SEEK_DATA && errno == ENXIO ? bytes : 0;
 	return (uint64_t)at - offset < bytes ? (uint64_t)at - offset : bytes;
 }
 

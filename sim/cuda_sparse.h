@@ -1,7 +1,7 @@
 /*
- * Copies that leave out what was never written. Device memory is files, of which untouched pages are
- * holes that read as zeros: a copy makes none of them, so that large memory of which a test writes
- * little costs little.
+ * Copies that leave out what was never written. Device memory is files, of which untouched pages
+ * are holes that read as zeros: a copy makes none of them, so that large memory of which a test
+ * writes little costs little.
  */
 #pragma once
 

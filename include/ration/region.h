@@ -218,9 +218,12 @@ struct ration_residency {
 	 */
 	uint32_t room_answered, room_missed;
 	uint32_t suspend_answered; /* suspend_asks as of suspend_rc; written after it */
-	uint32_t together;         /* enum ration_together; atomic */
+	/* The owner's pid above RATION_TOGETHER_BITS bits of enum ration_together; atomic. */
+	uint32_t together;
 	uint64_t reserved[2];
 };
+
+#define RATION_TOGETHER_BITS 2
 
 /* How a process stands with others whose kernels may wait for its own (NCCL's). */
 enum ration_together {

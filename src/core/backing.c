@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "core/backing_use.h"
 #include "core/bo_device.h"
+#include "core/bo_reap.h"
 #include "core/charge.h"
 #include "core/gate.h"
 #include "core/others.h"
@@ -387,8 +388,20 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
 	return rc;
 }
 
+void backing_closes(struct backing_device *device, uint64_t bytes)
+{
+	atomic_fetch_add(&device->closing_bytes, bytes);
+}
+
+bool backing_is_in_hand(struct backing_device *device)
+{
+	return atomic_load(&device->closing_bytes) > 0 || bo_reap_is_under_way(&device->bo);
+}
+
 void backing_close(struct backing *backing, uint64_t fence)
 {
+	struct backing_device *device = backing->device;
+	uint64_t bytes = backing->bytes;
 	unsigned count = backing->count;
 	int held = sys_cancel_hold();
 
@@ -400,6 +413,7 @@ void backing_close(struct backing *backing, uint64_t fence)
 			bo_add_fence(bo, fence);
 		bo_put(bo);
 	}
+	atomic_fetch_sub(&device->closing_bytes, bytes);
 	sys_cancel_release(held);
 }
 

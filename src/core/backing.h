@@ -39,7 +39,8 @@ struct backing_device {
 	 */
 	bool (*give_idle)(void *arg);
 	void *idle_arg;
-	_Atomic uint64_t ended; /* buffer objects so far; atomic */
+	_Atomic uint64_t ended;         /* buffer objects so far; atomic */
+	_Atomic uint64_t closing_bytes; /* backing_closes(); atomic */
 };
 
 /* `below`, `owner` and what the bounds name are kept. */
@@ -89,6 +90,12 @@ int backing_open(struct backing_device *device, uint64_t addr, uint64_t bytes, b
  * here.
  */
 void backing_close(struct backing *backing, uint64_t fence);
+
+/* So many bytes are about to be closed: they are in hand until backing_close() is over. */
+void backing_closes(struct backing_device *device, uint64_t bytes);
+
+/* True while a thread closes one, or ends what was closed; not while others use it. */
+bool backing_is_in_hand(struct backing_device *device);
 
 /* Finishes what was closed and whose fences are done. True when there was some. */
 bool backing_reap(struct backing_device *device);

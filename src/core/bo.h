@@ -191,6 +191,7 @@ struct bo_device {
 	struct bo_list deleted;      /* is_deleted, oldest first */
 	struct bo_list unplaced;     /* in BO_NONE and neither of those */
 	unsigned waiters;            /* for `ended` to change */
+	unsigned ending;             /* out of `deleted`, whose destroy() is not over */
 	unsigned ended;              /* a futex: ends of reservations, and gains */
 	struct bo_round_list takers; /* attempts that have memory pending (bo_round.h) */
 	uint64_t gains;              /* counts what may give room to who was refused */

@@ -12,12 +12,31 @@ static bool end(struct bo *bo)
 
 	bo_device_lock(device);
 	bo_reserve_end(bo);
-	if (is_over)
+	if (is_over) {
 		bo_device_unlist(bo);
+		device->ending++;
+	}
 	bo_device_unlock(device);
-	if (is_over)
-		device->ops->destroy(device->owner, bo);
-	return is_over;
+	if (!is_over)
+		return false;
+	device->ops->destroy(device->owner, bo);
+	bo_device_lock(device);
+	device->ending--;
+	bo_device_unlock(device);
+	return true;
+}
+
+bool bo_reap_is_under_way(struct bo_device *device)
+{
+	bool is_any;
+	struct bo *bo;
+
+	bo_device_lock(device);
+	is_any = device->ending > 0;
+	TAILQ_FOREACH(bo, &device->deleted, in_list)
+		is_any |= bo->is_reserved;
+	bo_device_unlock(device);
+	return is_any;
 }
 
 /* Unmaps those of the batch, together, and ends them. Returns the bytes. */

@@ -20,7 +20,7 @@ struct means_entry {
 	uint32_t samples; /* atomic; meter.lock writes; 0 = unknown */
 	/* Atomic: it may wait for kernels elsewhere. Said anew of an unknown kind. */
 	uint16_t may_wait;
-	uint16_t is_bound;  /* atomic; meter.lock writes: it takes no more than mean_ns */
+	uint16_t is_bound; /* atomic; meter.lock writes: it takes no more than mean_ns */
 	int64_t pending_ns; /* atomic: when the one unmeasured launch of an unknown kind was; 0 none */
 };
 

@@ -56,12 +56,12 @@ bool object_device_find(struct object_device *d, uint64_t addr, struct range_nod
 void object_device_ending(struct object_device *d, uint64_t bytes)
 {
 	d->ending_bytes += bytes;
+	backing_closes(&d->backing, bytes);
 }
 
 void object_device_ended(struct object_device *d, uint64_t bytes)
 {
 	d->ending_bytes -= bytes;
-	d->ended_bytes += bytes;
 }
 
 bool object_device_leave(struct object_space *space)

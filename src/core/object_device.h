@@ -57,7 +57,6 @@ struct object_device {
 	struct object_space_list spaces;
 	struct object_spares spares;
 	uint64_t ending_bytes; /* freed, and being given back */
-	uint64_t ended_bytes;  /* that were ending, so far */
 	uint64_t last_fence;   /* the highest that a freed one waits for */
 	uint64_t known_done;   /* up to which fence all was done, when asked last */
 	uint64_t frees;        /* so far */
@@ -69,7 +68,10 @@ struct object_device {
 /* Starts: fork children begin with nothing. */
 void object_device_init(void);
 
-/* So much that was freed is being given back, or was. Under the device's mutex. */
+/*
+ * So much that was freed is about to be closed (core/backing.h), and is given back. Under the
+ * device's mutex.
+ */
 void object_device_ending(struct object_device *d, uint64_t bytes);
 void object_device_ended(struct object_device *d, uint64_t bytes);
 

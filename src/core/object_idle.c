@@ -59,25 +59,15 @@ static bool wait_for_freed(struct object_device *d, int64_t until_ns)
 }
 
 /*
- * Until what is being given back now is given back: other threads may be about it, who have it in
- * hand, so that a reap of ours does not meet it.
+ * Until other threads are done with what they have in hand: a reap of ours does not meet that. What
+ * others use, as importers do, is not waited for.
  */
 static void wait_for_ending(struct object_device *d, int64_t until_ns)
 {
-	bool is_over = false;
-	uint64_t bytes;
-
-	pthread_mutex_lock(&d->mutex);
-	bytes = d->ended_bytes + d->ending_bytes;
-	pthread_mutex_unlock(&d->mutex);
-	while (!is_over) {
+	backing_reap(&d->backing);
+	while (backing_is_in_hand(&d->backing) && clock_now_ns() < until_ns) {
+		clock_sleep_ns(ENDING_NAP_NS);
 		backing_reap(&d->backing);
-		pthread_mutex_lock(&d->mutex);
-		is_over = d->ended_bytes >= bytes;
-		pthread_mutex_unlock(&d->mutex);
-		is_over = is_over || clock_now_ns() >= until_ns;
-		if (!is_over)
-			clock_sleep_ns(ENDING_NAP_NS);
 	}
 }
 

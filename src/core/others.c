@@ -13,8 +13,13 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-/* Their workers look ten times a second, on a card with many processes less often. */
-#define WAIT_NS (400 * NSEC_PER_MSEC)
+/*
+ * Their workers look ten times a second, on a card with many processes or a machine that is busy
+ * less often. Who has something to give and does not is not waited for again soon; of the card's
+ * others that is not known.
+ */
+#define WAIT_NS (2 * NSEC_PER_SEC)
+#define ALL_WAIT_NS (400 * NSEC_PER_MSEC)
 #define ROOM_WAIT_NS (150 * NSEC_PER_MSEC)
 /* For objects to leave: until something went, and again after each that did. */
 #define EVICT_WAIT_NS (500 * NSEC_PER_MSEC)
@@ -96,7 +101,7 @@ static int raise_wanted(void *arg)
 /* True when the card has more free than before, or enough. */
 static bool ask_all(struct dev dev, uint64_t bytes)
 {
-	int64_t until_ns = clock_now_ns() + WAIT_NS;
+	int64_t until_ns = clock_now_ns() + ALL_WAIT_NS;
 	uint64_t before_bytes, now_bytes;
 
 	if (others_card_free(dev, &before_bytes) < 0 || root_do(raise_wanted, NULL) < 0)

@@ -32,7 +32,7 @@ static int reap(void *arg)
 	return quota_has_region(clock_now_ns()) ? slot_reap(what->region, what->own) : -ENODEV;
 }
 
-void reaper_reap(struct region *r, int own)
+int reaper_reap(struct region *r, int own)
 {
 	struct reaping what = { r, own };
 	int held = sys_cancel_hold();
@@ -48,6 +48,7 @@ void reaper_reap(struct region *r, int own)
 			"counted",
 			r->path, strerror(-rc));
 	sys_cancel_release(held);
+	return rc;
 }
 
 /* True when somebody but slot `own` may have a slot. */
@@ -72,6 +73,7 @@ void reaper_tick(struct region *r, int own, int64_t now_ns)
 	    !__atomic_compare_exchange_n(&r->own->reaped_ns, &last_ns, (uint64_t)now_ns, false,
 					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
-	if (has_others(r->own, own))
-		reaper_reap(r, own);
+	/* Who cannot leaves it to who can. */
+	if (has_others(r->own, own) && reaper_reap(r, own) < 0)
+		__atomic_store_n(&r->own->reaped_ns, last_ns, __ATOMIC_RELAXED);
 }

@@ -10,9 +10,9 @@
 
 /*
  * As slot_reap(), for the slot that is this process's. A region that nobody can open again is said
- * once. The caller holds no lock that root_do() must not meet.
+ * once. The caller holds no lock that root_do() must not meet. 0 or -errno.
  */
-void reaper_reap(struct region *region, int own);
+int reaper_reap(struct region *region, int own);
 
 /*
  * As that, once a second of all the tenant's processes together, so that monitors do not see for

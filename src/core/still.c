@@ -18,7 +18,7 @@
 #define OWED_WAIT_NS (2 * NSEC_PER_SEC)
 
 struct still_state {
-	_Atomic unsigned wanted; /* by so many threads; a futex */
+	_Atomic unsigned wanted;              /* by so many threads; a futex */
 	_Atomic bool is_owed[RATION_DEVICES]; /* atomic */
 };
 PROCESS_STATE(still_state, state);

@@ -28,7 +28,7 @@ int still_reconcile_soon(struct dev dev, enum quota_kind kind);
  */
 void still_owe(struct dev dev);
 
-/* As still_reconcile_soon(), before a refusal: it waits for as long as it takes where one is owed. */
+/* As still_reconcile_soon(), before a refusal: where one is owed it waits longer, 2 s at most. */
 int still_reconcile_refusing(struct dev dev, enum quota_kind kind);
 
 /*

@@ -31,7 +31,7 @@ CUcontext gpu_event_handle(uint64_t context);
 
 /*
  * An event of the context; a new one only with `may_make`, by a thread of the program that has work
- * there: the context does not end meanwhile. 0 where there is none, or too many are out.
+ * there: a context that ends meanwhile is the program's mistake. 0 where there is none, or too many are out.
  */
 uint64_t gpu_event_take(uint64_t context, bool may_make);
 

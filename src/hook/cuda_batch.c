@@ -108,6 +108,8 @@ static CUresult copy_lines(const struct lines *l, const struct form *form, size_
 	struct peer_ways ways;
 	size_t attr = 0;
 
+	if (metering_is_on())
+		work_fence(form->stream, form->is_own);
 	for (size_t i = 0; i < l->count && res == CUDA_SUCCESS; i++) {
 		while (attr + 1 < l->attr_count && l->firsts[attr + 1] <= i)
 			attr++;
@@ -250,6 +252,8 @@ static CUresult copy_boxes(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, const stru
 	CUresult res = CUDA_SUCCESS;
 	CUDA_MEMCPY3D_PEER far;
 
+	if (metering_is_on())
+		work_fence(form->stream, form->is_own);
 	for (size_t i = 0; i < count && res == CUDA_SUCCESS; i++) {
 		if (!is_box_far(&ops[i], form, &far)) {
 			res = copy_near_box(&ops[i], form);

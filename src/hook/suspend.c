@@ -196,6 +196,7 @@ static void be_deep(void)
 {
 	sample_nvml_rest(true);
 	enter(HELD_DEEP);
+	together_left();
 	tell(RATION_SUSPEND_DEEP, 0);
 }
 
@@ -220,6 +221,7 @@ static int leave(enum ration_suspend want)
 		return rc;
 	}
 	enter(HELD);
+	together_left();
 	tell(RATION_SUSPEND, deep_rc);
 	if (deep_rc < 0)
 		try_again(clock_now_ns());
@@ -256,11 +258,15 @@ static bool may_leave(void)
 	return fits_in_host(bytes);
 }
 
-/* Where the tenant is asked, not this process alone by a signal, all of it goes. */
+/* The tenant is asked, not this process alone by a signal: all of it goes. */
+static bool is_asked_of_all(void)
+{
+	return state.s.region && quota_has_region(clock_now_ns()) && region_wants() != RATION_RUN;
+}
+
 static int begin_still(void)
 {
-	return state.s.region && region_wants() != RATION_RUN ? together_begin(&waits) :
-								gpu_still_begin(&waits);
+	return is_asked_of_all() ? together_begin(&waits) : gpu_still_begin(&waits);
 }
 
 static void hold(enum ration_suspend want)
@@ -332,7 +338,8 @@ static void follow(enum ration_suspend want)
 	} else if (want == RATION_RUN) {
 		enter(COMES_BACK);
 		come_back();
-	} else if (now == HELD && state.s.returns < RETURNS_MOST && together_is_missed()) {
+	} else if (now == HELD && state.s.returns < RETURNS_MOST && is_asked_of_all() &&
+		   together_is_missed()) {
 		state.s.returns++;
 		enter(COMES_BACK);
 		come_back();
@@ -364,7 +371,7 @@ int64_t suspend_tick(void)
 	look_for_asks(now_ns);
 	want = wanted_now(now_ns);
 	if (want != state.s.want)
-		state.s.again_ns = 0;
+		state.s.again_ns = state.s.returns = 0;
 	state.s.want = want;
 	if (now_ns < state.s.again_ns)
 		return state.s.again_ns;

@@ -4,9 +4,9 @@
  * is done first lets the others' wait end: it opens its gate for a moment, again and again, until
  * all are done at once. A process whose own devices wait for each other does so alone.
  *
- * Each says in the region how it stands, and who goes back has looked at the others once more after
- * it said so, so that of two either both leave or neither. Of more, one may be left behind by those
- * that left: they come back for it.
+ * Each says in the region how it stands, and looks at the others once more after it has decided, so
+ * that seldom one is left behind. Those that left come back for it, a few times; not from a deep
+ * suspension.
  */
 #pragma once
 
@@ -31,6 +31,9 @@ bool together_is_linked(void);
  * still too, or have left, or after waits->done_ns. The worker's.
  */
 int together_begin(const struct gpu_still_waits *waits);
+
+/* It left, for whatever reason: nobody waits for it to stand still. */
+void together_left(void);
 
 /* It did not leave after all, or came back. */
 void together_end(void);

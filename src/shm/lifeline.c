@@ -12,7 +12,10 @@
 /* The mark is its size, of which not a page is ever used. */
 enum { MARK_BITS = 20 };
 
-/* Ours, by which our namespace is known where /proc does not show it. */
+/*
+ * Ours, by which our namespace is known where /proc does not show it. Written once, before the
+ * process has its slot; who looks meanwhile sees a part, whose mark fits nothing.
+ */
 struct lifeline_own {
 	uint32_t number, namespace, mark;
 };

@@ -2,9 +2,9 @@
  * Slots: a process's place in the region.
  *
  * Slot n is alive while its byte is locked, by a mapping of an open file description of its own
- * that no fork child inherits; no descriptor is left for the program to close. Where a mapping does
- * not hold the lock (overlayfs), a descriptor does. The program may close that, and a fork child
- * may keep it: there shm/occupant.h says who lives.
+ * that no fork child inherits; no descriptor of it is left for the program to close. Where a
+ * mapping does not hold the lock (overlayfs), a descriptor does. The program may close that, and a
+ * fork child may keep it: there shm/occupant.h says who lives.
  */
 #pragma once
 

@@ -235,6 +235,7 @@ static void read_devices(const struct snapshot *snap, struct view *view)
 static void read_residency(const struct ration_region *own, unsigned index, struct view_process *p)
 {
 	const struct ration_residency *r = &own->residency[index];
+	uint32_t answered;
 
 	memcpy(p->card_bytes, r->card_bytes, sizeof(p->card_bytes));
 	p->host_bytes = r->host_bytes;
@@ -243,8 +244,9 @@ static void read_residency(const struct ration_region *own, unsigned index, stru
 	p->suspended = r->is_suspended >= RATION_SUSPEND_DEEP ?
 			       RATION_SUSPEND_DEEP :
 			       (enum ration_suspend)r->is_suspended;
-	/* Of an earlier time it is no answer to what is asked now. */
-	if (__atomic_load_n(&r->suspend_answered, __ATOMIC_ACQUIRE) == own->suspend_asks)
+	answered = __atomic_load_n(&r->suspend_answered, __ATOMIC_ACQUIRE);
+	/* Of an earlier time it is no answer to what is asked now. 0: an older library's. */
+	if (answered == 0 || answered == __atomic_load_n(&own->suspend_asks, __ATOMIC_RELAXED))
 		p->suspend_rc = r->suspend_rc;
 }
 

@@ -36,3 +36,14 @@ def test_they_are_suspended_together(place, tmp_path, ranks, limit):
     for program in programs:
         program.go()
     assert [program.end().lines[-1] for program in programs] == ["end"] * len(programs)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_queue_that_is_always_full(place, devices):
+    """It is long, and waits for nobody: it is let run dry."""
+    place.sim["count"] = str(devices)
+    place.settings.update({"RATION_MOVABLE": "true", "RATION_MEM": "512m"})
+    program = place.start("backlog").await_word("ready")
+    place.suspend(True)
+    place.suspend(False)
+    assert program.go().end().lines[-1] == "end"

@@ -160,8 +160,8 @@ static void an_end_before_the_launch_is_no_sample(void **state)
 }
 
 /*
- * A thread that was put off between its launch and the marker behind it: when that ran all had ended,
- * who knows how long before.
+ * A thread that was put off between its launch and the marker behind it: when that ran all had
+ * ended, who knows how long before.
  */
 static void an_end_that_was_asked_for_late(void **state)
 {

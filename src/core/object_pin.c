@@ -11,8 +11,16 @@
 /* What has to come to the device waits so long for the moment in which it can. */
 #define MOMENT_NS (10 * NSEC_PER_SEC)
 #define NAP_NS NSEC_PER_MSEC
-/* How often it is asked again while there is no room, but others are at it. */
-enum { FULL_TRIES = 16 };
+/* Threads that are in each other's way do not come back at once: each naps up to so much longer. */
+enum { NAP_SPREAD = 4 };
+/* How often it is asked again while there is no room, but others are at it; and after they were. */
+enum { FULL_TRIES = 16, ALONE_TRIES = 4 };
+
+/* What is left of them. */
+struct tries {
+	unsigned full, alone;
+	bool had_others;
+};
 
 static struct object_space *space_of(struct range_node *node)
 {
@@ -104,15 +112,16 @@ static int pin_once(struct object_device *d, uint64_t addr, uint64_t id)
  * One attempt. Where there was no room while others were at it, they may have had things pinned
  * that they give back, since they do not get all that they want either: -EBUSY, so often.
  */
-static int try_once(struct object_device *d, uint64_t addr, uint64_t id, unsigned *full_tries)
+static int try_once(struct object_device *d, uint64_t addr, uint64_t id, struct tries *tries)
 {
-	unsigned others;
-	int rc;
+	bool has_others = atomic_fetch_add(&d->pinning, 1) > 0;
+	int rc = pin_once(d, addr, id);
 
-	atomic_fetch_add(&d->pinning, 1);
-	rc = pin_once(d, addr, id);
-	others = atomic_fetch_sub(&d->pinning, 1) - 1;
-	return rc == -ENOMEM && others && (*full_tries)++ < FULL_TRIES ? -EBUSY : rc;
+	has_others |= atomic_fetch_sub(&d->pinning, 1) > 1;
+	tries->had_others |= has_others;
+	if (rc != -ENOMEM || !tries->had_others)
+		return rc;
+	return (has_others ? tries->full-- : tries->alone--) > 0 ? -EBUSY : rc;
 }
 
 /* Who is suspended has its memory elsewhere, for however long; so long it took. */
@@ -128,7 +137,7 @@ int object_pin(uint64_t addr, uint64_t id)
 {
 	struct object_device *d = object_device_at(addr);
 	int64_t until_ns = clock_now_ns() + MOMENT_NS;
-	unsigned full_tries = 0;
+	struct tries tries = { .full = FULL_TRIES, .alone = ALONE_TRIES };
 	int rc, held;
 
 	if (!d)
@@ -136,10 +145,10 @@ int object_pin(uint64_t addr, uint64_t id)
 	held = sys_cancel_hold();
 	for (;;) {
 		until_ns += pass_gate();
-		rc = try_once(d, addr, id, &full_tries);
+		rc = try_once(d, addr, id, &tries);
 		if ((rc != -EBUSY && rc != -EAGAIN) || clock_now_ns() >= until_ns)
 			break;
-		clock_sleep_ns(NAP_NS);
+		clock_sleep_ns(NAP_NS * (1 + (int64_t)sys_gettid() % NAP_SPREAD));
 	}
 	sys_cancel_release(held);
 	return rc;

@@ -135,8 +135,10 @@ static void fill(char *to, uint64_t bytes, uint32_t value, int value_bytes)
 		memset(to, (int)value, bytes);
 		return;
 	}
-	for (uint64_t i = 0; i < bytes; i += (uint64_t)value_bytes)
-		memcpy(to + i, &value, (size_t)value_bytes);
+	/* Twice as much each time, of what is there already. */
+	memcpy(to, &value, bytes < (uint64_t)value_bytes ? bytes : (uint64_t)value_bytes);
+	for (uint64_t done = (uint64_t)value_bytes; done < bytes; done *= 2)
+		memcpy(to + done, to, done < bytes - done ? done : bytes - done);
 }
 
 /* A piece of a row. False when a side may not be touched. */

@@ -16,6 +16,7 @@ def test_they_meet(place, limits, way):
 WAYS = {"two processes": [["0"], ["1"]], "one process": [["0", "1"]]}
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("ranks", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("limit", [None, "50"])
 def test_they_are_suspended_together(place, tmp_path, ranks, limit):
@@ -38,6 +39,7 @@ def test_they_are_suspended_together(place, tmp_path, ranks, limit):
     assert [program.end().lines[-1] for program in programs] == ["end"] * len(programs)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_queue_that_is_always_full(place, devices):
     """It is long, and waits for nobody: it is let run dry."""

@@ -43,11 +43,6 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 }
 
 /* What was taken away holds no figures; nothing more is given then. */
-static bool has_region(void)
-{
-	return quota_has_region(clock_now_ns());
-}
-
 /* What the tenant may have in a place, of a region that is there; UINT64_MAX: no bound. */
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {
@@ -84,7 +79,7 @@ static int enter(struct backing_device *device, enum bo_place place, uint64_t by
 		quota_reap();
 	else
 		quota_settle(device->dev);
-	if (!has_region())
+	if (!quota_has_region_now())
 		return -ENODEV;
 	return residency_add(b->own, b->slot, at, bytes, most_bytes);
 }
@@ -94,7 +89,7 @@ static int take_host(void *arg, uint64_t bytes)
 	struct backing_device *device = arg;
 	const struct backing_bounds *b = &device->bounds;
 
-	if (!has_region())
+	if (!quota_has_region_now())
 		return -ENOSPC;
 	if (enter(device, BO_SYSTEM, bytes, bound(device, BO_SYSTEM)) == 0)
 		return 0;
@@ -107,7 +102,7 @@ static void give_host(void *arg, uint64_t bytes)
 {
 	struct backing_device *device = arg;
 
-	if (has_region())
+	if (quota_has_region_now())
 		residency_sub(device->bounds.own, device->bounds.slot, RESIDENCY_HOST, bytes);
 }
 
@@ -115,7 +110,7 @@ static void keep_host(void *arg, int64_t bytes)
 {
 	struct backing_device *device = arg;
 
-	if (has_region())
+	if (quota_has_region_now())
 		residency_keep(device->bounds.own, device->bounds.slot, bytes);
 }
 
@@ -126,7 +121,7 @@ static int add(struct backing_device *device, const struct bo *bo, enum bo_place
 
 	if (is_host(place) && device->below->set_host)
 		return 0;
-	if (!has_region())
+	if (!quota_has_region_now())
 		return -ENODEV;
 	/* From host memory to host memory it stays the same. */
 	most = is_host(bo->place) && is_host(place) ? UINT64_MAX : bound(device, place);
@@ -138,7 +133,7 @@ static void sub(struct backing_device *device, enum bo_place place, uint64_t byt
 {
 	const struct backing_bounds *b = &device->bounds;
 
-	if ((!is_host(place) || !device->below->set_host) && has_region())
+	if ((!is_host(place) || !device->below->set_host) && quota_has_region_now())
 		residency_sub(b->own, b->slot, residency_place(device, place), bytes);
 }
 
@@ -209,7 +204,7 @@ static void move(void *owner, struct bo_move *moves, unsigned count)
 		if (moves[i].from_place != BO_NONE)
 			bytes += moves[i].bo->bytes;
 	}
-	if (bytes && has_region())
+	if (bytes && quota_has_region_now())
 		__atomic_fetch_add(&device->bounds.own->residency[device->bounds.slot].moved_bytes,
 				   bytes, __ATOMIC_RELAXED);
 }
@@ -438,12 +433,12 @@ void backing_span(const struct backing *backing, uint64_t addr, uint64_t bytes, 
 
 uint64_t backing_room(const struct backing_device *device, enum bo_place place)
 {
-	uint64_t most = has_region() ? bound(device, place) : 0;
+	uint64_t most = quota_has_region_now() ? bound(device, place) : 0;
 
 	if (most == 0 || most == UINT64_MAX)
 		return most;
 	quota_settle(device->dev);
-	if (!has_region())
+	if (!quota_has_region_now())
 		return 0;
 	return bytes_beyond(most,
 			    residency_sum(device->bounds.own, residency_place(device, place)));

@@ -134,7 +134,7 @@ static uint32_t word(const uint32_t *of)
 /* True when processes of the tenant want memory, or nobody can say it any more. */
 static bool is_memory_wanted(const struct ration_region *own, const struct balance_round *round)
 {
-	if (!quota_has_region(clock_now_ns()))
+	if (!quota_has_region_now())
 		return true;
 	for (int i = 0; i < RATION_DEVICES; i++)
 		if (word(&own->room_blocks[i]))

@@ -1,7 +1,6 @@
 #include "core/charge.h"
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/process.h"
 #include "core/context.h"
 #include "core/doubt.h"
@@ -42,8 +41,8 @@ struct charge_state {
 	pthread_mutex_t mutex;
 	/* mutex */
 	uint64_t used_sample[RATION_DEVICES];
-	uint64_t
-		kept_bytes[RATION_DEVICES]; /* in the overhead until the next look; charge_keep() */
+	/* In the overhead until the next look: charge_keep(). */
+	uint64_t kept_bytes[RATION_DEVICES];
 	_Atomic bool is_blind[RATION_DEVICES]; /* the last look could not be had; atomic */
 	/* Reconciling put off: its kind + 1 per device, and whether there is any. Atomic. */
 	_Atomic int put_off[RATION_DEVICES];

@@ -1,7 +1,6 @@
 #include "core/object.h"
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/process.h"
 #include "core/object_evict.h"
 #include "core/object_idle.h"
@@ -371,7 +370,7 @@ void object_tick(bool (*is_asked)(void))
 	bool has_far = false, has_begun = false;
 	unsigned slot = 0;
 
-	if (!quota_has_region(clock_now_ns())) {
+	if (!quota_has_region_now()) {
 		tick_alone();
 		return;
 	}
@@ -388,7 +387,7 @@ void object_tick(bool (*is_asked)(void))
 		slot = d->backing.bounds.slot;
 	}
 	/* All devices have given. */
-	if (own && quota_has_region(clock_now_ns()))
+	if (own && quota_has_region_now())
 		residency_answer(own, slot, round.room_wanted);
 	object_use_want(has_far);
 }

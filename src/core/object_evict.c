@@ -16,11 +16,6 @@
 /* What a worker sends away in one round. */
 #define ROUND_BYTES (UINT64_C(1) << 30)
 
-static bool has_region(void)
-{
-	return quota_has_region(clock_now_ns());
-}
-
 /* 0 with *out_bytes, or as bo_evict(). */
 static int evict(struct object_device *d, uint64_t bytes, uint64_t *out_bytes)
 {
@@ -40,7 +35,7 @@ static uint64_t evict_own(struct object_device *d, uint64_t bytes)
 	int rc;
 
 	while ((rc = evict(d, bytes, &gone_bytes)) == -EBUSY && clock_now_ns() < until_ns &&
-	       has_region())
+	       quota_has_region_now())
 		clock_sleep_ns(NAP_NS);
 	return rc == 0 ? gone_bytes : 0;
 }
@@ -50,7 +45,7 @@ static uint64_t on_card(const struct object_device *d)
 {
 	const struct backing_bounds *b = &d->backing.bounds;
 
-	if (!has_region())
+	if (!quota_has_region_now())
 		return 0;
 	return __atomic_load_n(&b->own->residency[b->slot].card_bytes[d->dev.v], __ATOMIC_RELAXED);
 }
@@ -62,7 +57,7 @@ static uint64_t give_idle(struct object_device *d)
 
 	object_idle_reclaim(d, 0);
 	after_bytes = on_card(d);
-	return has_region() ? bytes_beyond(before_bytes, after_bytes) : 0;
+	return quota_has_region_now() ? bytes_beyond(before_bytes, after_bytes) : 0;
 }
 
 bool object_evict(struct dev dev, uint64_t bytes)
@@ -70,7 +65,7 @@ bool object_evict(struct dev dev, uint64_t bytes)
 	struct object_device *d = object_device_of(dev);
 	uint64_t gone_bytes;
 
-	if (!d || !d->backing.bounds.may_spill || !has_region())
+	if (!d || !d->backing.bounds.may_spill || !quota_has_region_now())
 		return false;
 	gone_bytes = give_idle(d);
 	if (gone_bytes < bytes)
@@ -84,7 +79,7 @@ uint64_t object_evict_most(struct dev dev)
 {
 	struct object_device *d = object_device_of(dev);
 
-	return d && d->backing.bounds.may_spill && has_region() ?
+	return d && d->backing.bounds.may_spill && quota_has_region_now() ?
 		       residency_sum(d->backing.bounds.own, dev.v) :
 		       0;
 }

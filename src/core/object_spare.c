@@ -20,7 +20,7 @@ static void change(struct object_device *d, int64_t bytes)
 
 	/* Atomic for who only looks whether there are any. */
 	__atomic_store_n(&d->spares.bytes, d->spares.bytes + (uint64_t)bytes, __ATOMIC_RELAXED);
-	if (quota_has_region(clock_now_ns()))
+	if (quota_has_region_now())
 		residency_set_idle(b->own, b->slot, d->dev.v, d->spares.bytes / SLAB_BLOCK_BYTES);
 }
 

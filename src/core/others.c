@@ -52,11 +52,6 @@ int others_card_free(struct dev dev, uint64_t *out_bytes)
 	return state.s.ops ? state.s.ops->card_free(quota_uuid(dev), out_bytes) : -ENOTSUP;
 }
 
-static bool has_region(void)
-{
-	return quota_has_region(clock_now_ns());
-}
-
 /* The tenant's workers look round. Returns the number of the asking. */
 static uint32_t ask(struct ration_region *own)
 {
@@ -70,7 +65,8 @@ bool others_give(struct dev dev, uint64_t bytes)
 	uint64_t before, now;
 	uint32_t wanted;
 
-	if (!own || !has_region() || clock_now_ns() < atomic_load(&state.s.own_again_ns[dev.v]))
+	if (!own || !quota_has_region_now() ||
+	    clock_now_ns() < atomic_load(&state.s.own_again_ns[dev.v]))
 		return false;
 	before = residency_kept_idle_but(own, state.s.slot, dev.v);
 	if (!before)
@@ -81,7 +77,7 @@ bool others_give(struct dev dev, uint64_t bytes)
 	while ((now = residency_kept_idle_but(own, state.s.slot, dev.v)) &&
 	       bytes_beyond(before, now) < bytes && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
-		if (!has_region())
+		if (!quota_has_region_now())
 			return false;
 	}
 	if (now && clock_now_ns() >= until_ns)
@@ -148,14 +144,14 @@ void others_make_room(const struct backing_bounds *b, struct dev dev, uint64_t b
 	uint32_t wanted;
 
 	bytes = bytes_round_up(bytes, SLAB_BLOCK_BYTES);
-	if (!has_region())
+	if (!quota_has_region_now())
 		return;
 	if (!of_others(b, dev) && !wants_host(b))
 		return;
 	wanted = ask(b->own);
 	while ((quota_left(dev) < bytes || wants_host(b)) && clock_now_ns() < until_ns) {
 		clock_sleep_ns(NAP_NS);
-		if (!has_region())
+		if (!quota_has_region_now())
 			return;
 	}
 	if (wants_host(b) && clock_now_ns() >= until_ns)
@@ -164,7 +160,7 @@ void others_make_room(const struct backing_bounds *b, struct dev dev, uint64_t b
 
 void others_want_host(const struct backing_bounds *b)
 {
-	if (has_region() && residency_kept(b->own, HAMI_SLOTS))
+	if (quota_has_region_now() && residency_kept(b->own, HAMI_SLOTS))
 		__atomic_fetch_add(&b->own->host_wanted, 1, __ATOMIC_RELEASE);
 }
 
@@ -203,7 +199,7 @@ bool others_evict(const struct backing_bounds *b, struct dev dev, uint64_t bytes
 	uint32_t *word = &b->own->room_blocks[dev.v];
 	uint32_t blocks, gone;
 
-	if (!has_region())
+	if (!quota_has_region_now())
 		return false;
 	before_bytes = least_bytes = of_others(b, dev);
 	blocks = blocks_of(bytes_least(bytes, before_bytes));
@@ -213,7 +209,7 @@ bool others_evict(const struct backing_bounds *b, struct dev dev, uint64_t bytes
 	ask(b->own);
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) && now_ns < until_ns && now_ns < last_ns) {
 		clock_sleep_ns(NAP_NS);
-		if (!has_region())
+		if (!quota_has_region_now())
 			return least_bytes < before_bytes;
 		now_ns = clock_now_ns();
 		is_bytes = of_others(b, dev);
@@ -230,13 +226,14 @@ bool others_evict(const struct backing_bounds *b, struct dev dev, uint64_t bytes
 
 uint64_t others_evict_wanted(const struct backing_bounds *b, struct dev dev)
 {
-	return has_region() ? __atomic_load_n(&b->own->room_blocks[dev.v], __ATOMIC_ACQUIRE) *
-				      SLAB_BLOCK_BYTES :
-			      0;
+	return quota_has_region_now() ?
+		       __atomic_load_n(&b->own->room_blocks[dev.v], __ATOMIC_ACQUIRE) *
+			       SLAB_BLOCK_BYTES :
+		       0;
 }
 
 void others_evicted(const struct backing_bounds *b, struct dev dev, uint64_t bytes)
 {
-	if (has_region())
+	if (quota_has_region_now())
 		take_off(&b->own->room_blocks[dev.v], blocks_of(bytes));
 }

@@ -77,6 +77,11 @@ bool quota_has_region(int64_t now_ns)
 	return presence_is_there(now_ns);
 }
 
+bool quota_has_region_now(void)
+{
+	return quota_has_region(clock_now_ns());
+}
+
 static bool is_whole(void)
 {
 	return quota_has_region(clock_now_ns());

@@ -121,6 +121,9 @@ uint64_t quota_limit(struct dev dev);
  */
 bool quota_has_region(int64_t now_ns);
 
+/* As that, by the clock. */
+bool quota_has_region_now(void);
+
 /*
  * Takes the slot back where the program has closed what held it, with the calling thread's root
  * directory (core/root.h). Who serves, often.

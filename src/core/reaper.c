@@ -29,7 +29,7 @@ static int reap(void *arg)
 {
 	const struct reaping *what = arg;
 
-	return quota_has_region(clock_now_ns()) ? slot_reap(what->region, what->own) : -ENODEV;
+	return quota_has_region_now() ? slot_reap(what->region, what->own) : -ENODEV;
 }
 
 int reaper_reap(struct region *r, int own)
@@ -41,8 +41,7 @@ int reaper_reap(struct region *r, int own)
 	process_wipe_on_fork(&state, sizeof(state));
 	if (rc < 0)
 		presence_check_path();
-	if (rc < 0 && quota_has_region(clock_now_ns()) &&
-	    !atomic_exchange(&state.s.has_complained, true))
+	if (rc < 0 && quota_has_region_now() && !atomic_exchange(&state.s.has_complained, true))
 		log_warn(
 			"region %s cannot be opened again (%s): what processes that die hold stays "
 			"counted",

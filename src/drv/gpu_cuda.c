@@ -119,6 +119,19 @@ bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx)
 	return true;
 }
 
+bool gpu_cuda_context_device(CUcontext ctx, struct cuda_ord *out_ord)
+{
+	CUcontext popped;
+	bool is_known;
+
+	if (!real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
+	    real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
+		return false;
+	is_known = gpu_cuda_current_device(out_ord);
+	real.cuCtxPopCurrent_v2(&popped);
+	return is_known;
+}
+
 bool gpu_cuda_primary_active(struct cuda_ord ord)
 {
 	unsigned flags;

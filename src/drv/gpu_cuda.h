@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "abi/cuda.h"
 #include "core/device.h"
 #include "core/gpu_ops.h"
 
@@ -20,6 +21,9 @@ bool gpu_cuda_current_device(struct cuda_ord *out_ord);
 
 /* That and the context. */
 bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx);
+
+/* The device of a context; by making it current for a moment. */
+bool gpu_cuda_context_device(CUcontext ctx, struct cuda_ord *out_ord);
 
 /* Whether the primary context of a device is alive. */
 bool gpu_cuda_primary_active(struct cuda_ord ord);

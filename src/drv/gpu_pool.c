@@ -28,20 +28,6 @@ static bool ask(CUmemoryPool pool, CUmemPool_attribute what, uint64_t *out_bytes
 	return true;
 }
 
-/* The device of a context; by making it current for a moment. */
-static bool context_device(CUcontext ctx, struct cuda_ord *out_ord)
-{
-	CUcontext popped;
-	bool is_known;
-
-	if (!real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
-	    real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
-		return false;
-	is_known = gpu_cuda_current_device(out_ord);
-	real.cuCtxPopCurrent_v2(&popped);
-	return is_known;
-}
-
 bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord)
 {
 	CUcontext ctx;
@@ -55,7 +41,7 @@ bool gpu_pool_stream_device(CUstream stream, struct cuda_ord *out_ord)
 		return true;
 	}
 	return real.cuStreamGetCtx && real.cuStreamGetCtx(stream, &ctx) == CUDA_SUCCESS &&
-	       context_device(ctx, out_ord);
+	       gpu_cuda_context_device(ctx, out_ord);
 }
 
 static bool is_own(CUmemoryPool pool, CUdevice dev)

@@ -23,7 +23,7 @@ static uint64_t shared_free(struct dev dev, const struct quota_share *share, uin
 		const struct ration_region *own = init_region()->own;
 
 		idle_bytes = object_idle_bytes(dev);
-		if (quota_has_region(clock_now_ns()))
+		if (quota_has_region_now())
 			idle_bytes += residency_idle_but(own, quota_slot(), dev.v);
 		free_bytes = residency_free(own, dev.v, free_bytes);
 	}

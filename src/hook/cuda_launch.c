@@ -1,4 +1,5 @@
 /* Every launch passes the gate, and is held and measured where GPU time is limited. */
+#include "drv/visit.h"
 #include "hook/gated.h"
 
 /* Sizes of grid and block, bytes of shared memory: parameters b to h. */
@@ -37,39 +38,22 @@ WORK(cuLaunchGridAsync, a, work_kernel(d, false, a, (uint64_t)(unsigned)b *(unsi
      int, int, CUstream)
 
 /* The launch's work in its own device: the context of its stream is the thread's meanwhile. */
-static bool push_context(const CUDA_LAUNCH_PARAMS *launch)
-{
-	CUcontext ctx;
-
-	return real.cuStreamGetCtx && real.cuCtxPushCurrent_v2 &&
-	       real.cuStreamGetCtx(launch->hStream, &ctx) == CUDA_SUCCESS &&
-	       real.cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS;
-}
-
-static void pop_context(bool is_pushed)
-{
-	CUcontext ctx;
-
-	if (is_pushed)
-		real.cuCtxPopCurrent_v2(&ctx);
-}
-
 static CUresult begin_one(struct work *w, const CUDA_LAUNCH_PARAMS *launch)
 {
 	uint64_t blocks = (uint64_t)launch->gridDimX * launch->gridDimY * launch->gridDimZ;
-	bool is_pushed = push_context(launch);
+	bool has_visited = visit_begin(visit_stream_context(launch->hStream));
 	CUresult res = work_begin(w, work_kernel(launch->hStream, false, launch->function, blocks));
 
-	pop_context(is_pushed);
+	visit_end(has_visited);
 	return res;
 }
 
 static void end_one(struct work *w, const CUDA_LAUNCH_PARAMS *launch, CUresult res)
 {
-	bool is_pushed = push_context(launch);
+	bool has_visited = visit_begin(visit_stream_context(launch->hStream));
 
 	work_end(w, res);
-	pop_context(is_pushed);
+	visit_end(has_visited);
 }
 
 /* One launch in each of several devices: each counts in its own. What is none the driver refuses. */

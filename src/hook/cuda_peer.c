@@ -6,19 +6,6 @@
 
 #include <errno.h>
 
-static bool device_of(CUcontext ctx, struct cuda_ord *out_ord)
-{
-	CUcontext popped;
-	bool is_known;
-
-	if (!real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
-	    real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
-		return false;
-	is_known = gpu_cuda_current_device(out_ord);
-	real.cuCtxPopCurrent_v2(&popped);
-	return is_known;
-}
-
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	struct cuda_ord ord, own;
@@ -29,7 +16,7 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return enter_missing();
 	res = GATE_CALL(real.cuCtxEnablePeerAccess(peer, flags));
 	if (res != CUDA_SUCCESS || !movable_is_on() || !gpu_cuda_current_device(&own) ||
-	    !device_of(peer, &ord))
+	    !gpu_cuda_context_device(peer, &ord))
 		return res;
 	rc = peer_allow(own, ord);
 	if (rc == 0)

@@ -407,7 +407,7 @@ static void tell_monitor(int64_t now_ns)
 
 void metering_launched_first(void)
 {
-	if (quota_has_region(clock_now_ns()))
+	if (quota_has_region_now())
 		pace_policy_launched(&state.s.region->hami->recent_kernel);
 }
 
@@ -439,7 +439,7 @@ int64_t metering_tick(void)
 
 const uint32_t *metering_word(void)
 {
-	return quota_has_region(clock_now_ns()) ? &state.s.region->own->pace[0].change : NULL;
+	return quota_has_region_now() ? &state.s.region->own->pace[0].change : NULL;
 }
 
 /* The worker's turn is ours: the context's probe goes with it. */

@@ -1,6 +1,5 @@
 #include "hook/movable.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "core/exec_uses.h"
@@ -181,7 +180,7 @@ enum movable movable_alloc(uint64_t bytes, CUdeviceptr *out_addr, CUresult *out_
 
 uint64_t movable_card_free(struct dev dev, uint64_t card_bytes)
 {
-	return movable_is_on() && quota_has_region(clock_now_ns()) ?
+	return movable_is_on() && quota_has_region_now() ?
 		       residency_card_free(state.s.own, dev.v, card_bytes) :
 		       card_bytes;
 }
@@ -190,7 +189,7 @@ bool movable_host(struct movable_host *out_host)
 {
 	uint64_t limit_bytes;
 
-	if (!movable_may_spill() || !quota_has_region(clock_now_ns()))
+	if (!movable_may_spill() || !quota_has_region_now())
 		return false;
 	limit_bytes = residency_host_limit(state.s.own);
 	if (limit_bytes == UINT64_MAX)

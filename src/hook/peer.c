@@ -128,19 +128,6 @@ struct maker {
 	CUcontext ctx;
 };
 
-static bool device_of(CUcontext ctx, struct cuda_ord *out_ord)
-{
-	CUcontext popped;
-	bool is_known;
-
-	if (!real.cuCtxPushCurrent_v2 || !real.cuCtxPopCurrent_v2 ||
-	    real.cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS)
-		return false;
-	is_known = gpu_cuda_current_device(out_ord);
-	real.cuCtxPopCurrent_v2(&popped);
-	return is_known;
-}
-
 static bool find_maker(CUstream stream, struct maker *out)
 {
 	const void *ctx;
@@ -151,7 +138,7 @@ static bool find_maker(CUstream stream, struct maker *out)
 	out->ctx = (CUcontext)(uintptr_t)ctx;
 	if (stream_key_is_default(stream) || !real.cuStreamGetCtx ||
 	    real.cuStreamGetCtx(stream, &of_stream) != CUDA_SUCCESS || of_stream == out->ctx ||
-	    !device_of(of_stream, &out->of_stream))
+	    !gpu_cuda_context_device(of_stream, &out->of_stream))
 		out->of_stream = out->own;
 	return true;
 }
@@ -303,7 +290,8 @@ bool peer_crosses_in(const CUDA_MEMCPY3D *c, CUcontext ctx, CUDA_MEMCPY3D_PEER *
 {
 	struct maker m = { .ctx = ctx };
 
-	if (device_ordinals() < 2 || !c || !movable_is_on() || !device_of(ctx, &m.own))
+	if (device_ordinals() < 2 || !c || !movable_is_on() ||
+	    !gpu_cuda_context_device(ctx, &m.own))
 		return false;
 	m.of_stream = m.own;
 	return crosses(c, &m, out_copy);
@@ -315,7 +303,7 @@ bool peer_is_far_in(CUdeviceptr addr, CUcontext ctx, CUcontext *out_ctx)
 	struct cuda_ord own, ord;
 
 	if (device_ordinals() < 2 || !movable_has(addr) || !find_object(addr, &object, &ord) ||
-	    !device_of(ctx, &own) || reaches(own, ord))
+	    !gpu_cuda_context_device(ctx, &own) || reaches(own, ord))
 		return false;
 	*out_ctx = (CUcontext)(uintptr_t)object.ctx;
 	return true;

@@ -93,7 +93,7 @@ static void tell(enum ration_suspend suspended, int rc)
 	struct ration_residency *r;
 	unsigned slot = quota_slot();
 
-	if (!quota_has_region(clock_now_ns()))
+	if (!quota_has_region_now())
 		return;
 	r = &state.s.region->own->residency[slot];
 	__atomic_store_n(&r->suspend_rc, rc, __ATOMIC_RELAXED);
@@ -261,7 +261,7 @@ static bool may_leave(void)
 /* The tenant is asked, not this process alone by a signal: all of it goes. */
 static bool is_asked_of_all(void)
 {
-	return state.s.region && quota_has_region(clock_now_ns()) && region_wants() != RATION_RUN;
+	return state.s.region && quota_has_region_now() && region_wants() != RATION_RUN;
 }
 
 static int begin_still(void)

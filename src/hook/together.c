@@ -68,7 +68,7 @@ static void become_linked(void)
 {
 	if (!state.s.own || atomic_exchange(&state.s.is_linked, true))
 		return;
-	if (quota_has_region(clock_now_ns()))
+	if (quota_has_region_now())
 		say(RATION_LINKED);
 }
 
@@ -178,7 +178,7 @@ int together_begin(const struct gpu_still_waits *waits)
 	struct gpu_still_waits brief = *waits;
 	int rc;
 
-	if (!together_is_linked() || !quota_has_region(clock_now_ns()))
+	if (!together_is_linked() || !quota_has_region_now())
 		return gpu_still_begin(waits);
 	/* The dead are not waited for. */
 	quota_reap();
@@ -206,18 +206,17 @@ int together_begin(const struct gpu_still_waits *waits)
 
 void together_left(void)
 {
-	if (together_is_linked() && quota_has_region(clock_now_ns()))
+	if (together_is_linked() && quota_has_region_now())
 		say(RATION_STILL);
 }
 
 void together_end(void)
 {
-	if (together_is_linked() && quota_has_region(clock_now_ns()))
+	if (together_is_linked() && quota_has_region_now())
 		say(RATION_LINKED);
 }
 
 bool together_is_missed(void)
 {
-	return together_is_linked() && quota_has_region(clock_now_ns()) &&
-	       any_other(is_left_behind);
+	return together_is_linked() && quota_has_region_now() && any_other(is_left_behind);
 }

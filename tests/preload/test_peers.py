@@ -2,11 +2,15 @@
 import pytest
 
 
+def ends_well(program):
+    done = program.go().end()
+    assert done.lines[-1] == "end" and done.err == ""
+
+
 @pytest.mark.parametrize("movable", ["false", "true"])
 def test_memory_of_one_device_is_reached_by_the_other(place, movable):
     place.sim["count"] = "2"
-    done = place.start("peers", RATION_MOVABLE=movable).await_word("reached").go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(place.start("peers", RATION_MOVABLE=movable).await_word("reached"))
 
 
 @pytest.mark.parametrize("movable", [pytest.param("false", marks=pytest.mark.plain), "true"])
@@ -16,8 +20,7 @@ def test_it_is_copied_where_none_reaches_the_others(place, movable):
     if movable == "true":
         place.suspend(True)
         place.suspend(False)
-    done = program.go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(program)
 
 
 def test_it_is_reached_after_it_was_away(place):
@@ -36,8 +39,7 @@ CASES = ["host", "pool", "streams", "batch", "graph", "fill", "array"]
 @pytest.mark.parametrize("case", CASES)
 def test_all_is_done_as_with_the_drivers_own(place, case, movable):
     place.sim.update(count="2", p2p="no")
-    done = place.start("apart", case, RATION_MOVABLE=movable).await_word("ready").go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(place.start("apart", case, RATION_MOVABLE=movable).await_word("ready"))
 
 
 @pytest.mark.some
@@ -48,8 +50,7 @@ def test_it_moves_meanwhile(place, case):
     for _ in range(3):
         place.suspend(True)
         place.suspend(False)
-    done = program.go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(program)
 
 
 @pytest.mark.plain
@@ -60,8 +61,7 @@ def test_some_of_it_lies_in_host_memory(place, case):
     program = place.start("apart", case).await_word("ready")
     place.suspend(True)
     place.suspend(False)
-    done = program.go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(program)
 
 
 @pytest.mark.plain
@@ -69,5 +69,4 @@ def test_some_of_it_lies_in_host_memory(place, case):
 def test_the_first_copy_comes_before_they_reach_each_other(place, case):
     """A capture, or work that does not end, keeps the one from being let reach the other's."""
     place.sim["count"] = "2"
-    done = place.start("apart", case, RATION_MOVABLE="true").await_word("ready").go().end()
-    assert done.lines[-1] == "end" and done.err == ""
+    ends_well(place.start("apart", case, RATION_MOVABLE="true").await_word("ready"))

@@ -250,15 +250,12 @@ static void *free_slowly(void *arg)
 	return NULL;
 }
 
-/* What another thread is about to give back is waited for: who needs it is not out of memory. */
-static void what_is_given_back_slowly_is_had(void)
+/* 64 MiB are had, of which another thread is about to give back 64. */
+static void have_what_is_given_back(void)
 {
 	pthread_t other;
 	uint64_t addr, next;
 
-	start("4g", RATION_FLAG_MOVABLE);
-	object_keep(false);
-	gpu.room[BO_VRAM] = 64 * MIB;
 	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);
 	atomic_store(&gpu.done, 1);
 	atomic_store(&gpu.ends_slowly, true);
@@ -267,27 +264,25 @@ static void what_is_given_back_slowly_is_had(void)
 		usleep(1000);
 	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &next), 0);
 	pthread_join(other, NULL);
+	CHECK_EQ(charged(), 64 * MIB);
 	CHECK_EQ(object_free(next), 0);
+}
+
+/* What another thread is about to give back is waited for: who needs it is not out of memory. */
+static void what_is_given_back_slowly_is_had(void)
+{
+	start("4g", RATION_FLAG_MOVABLE);
+	object_keep(false);
+	gpu.room[BO_VRAM] = 64 * MIB;
+	have_what_is_given_back();
 }
 
 /* Also where it is the limit that has no room, and the other is the worker. */
 static void what_is_given_back_slowly_counts_until_then(void)
 {
-	pthread_t other;
-	uint64_t addr, next;
-
 	start("64m", RATION_FLAG_MOVABLE);
 	object_keep(false);
-	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &addr), 0);
-	atomic_store(&gpu.done, 1);
-	atomic_store(&gpu.ends_slowly, true);
-	CHECK_EQ(pthread_create(&other, NULL, free_slowly, &addr), 0);
-	while (!atomic_load(&gpu.is_ending))
-		usleep(1000);
-	CHECK_EQ(object_alloc(dev0, &contexts[0], 64 * MIB, &next), 0);
-	CHECK_EQ(charged(), 64 * MIB);
-	pthread_join(other, NULL);
-	CHECK_EQ(object_free(next), 0);
+	have_what_is_given_back();
 }
 
 /* What is asked for goes, coldest first, as far as host memory has room; a pinned one stays. */

@@ -56,6 +56,34 @@ static uint64_t extent(int fd, uint64_t offset, uint64_t bytes, int whence)
 	return (uint64_t)at - offset < bytes ? (uint64_t)at - offset : bytes;
 }
 
+/*
+ * How far there is data: of the whole file, which is looked through for it, so that the next pieces of
+ * a copy are not. Where a hole was made since, it is copied as zeros.
+ */
+static uint64_t data_extent(int fd, uint64_t offset, uint64_t bytes)
+{
+	static _Thread_local struct {
+		int fd;
+		uint64_t start, end;
+	} seen = { .fd = -1 };
+
+	if (fd != seen.fd || offset < seen.start || offset >= seen.end) {
+		seen.fd = fd;
+		seen.start = offset;
+		seen.end = offset + extent(fd, offset, UINT64_MAX - offset, SEEK_HOLE);
+	}
+	return seen.end - offset < bytes ? seen.end - offset : bytes;
+}
+
+/* memcpy() where that is right: the address sanitizer's memmove() goes byte by byte. */
+static void copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	if (dst + bytes <= src || src + bytes <= dst)
+		memcpy((void *)dst, (const void *)src, bytes);
+	else
+		memmove((void *)dst, (const void *)src, bytes);
+}
+
 /* Zeros: what whole pages of a file are becomes holes. */
 static void clear(uint64_t dst, const struct place *to, uint64_t bytes)
 {
@@ -86,11 +114,11 @@ static void copy_from(const struct place *from, const struct place *to, uint64_t
 		if (hole)
 			clear(dst + at, to ? &rest : NULL, hole);
 		at += hole;
-		data = at < bytes ? extent(from->fd, from->offset + at, bytes - at, SEEK_HOLE) : 0;
+		data = at < bytes ? data_extent(from->fd, from->offset + at, bytes - at) : 0;
 		/* A file that cannot be asked, or that changed meanwhile. */
 		if (!data)
 			data = bytes - at;
-		memmove((void *)(dst + at), (const void *)(src + at), data);
+		copy_bytes(dst + at, src + at, data);
 		at += data;
 	}
 }
@@ -103,7 +131,7 @@ void cuda_sparse_copy(uint64_t dst, uint64_t src, uint64_t bytes)
 		bool is_to = false;
 
 		if (bytes < LEAST_BYTES || !find(src, &from)) {
-			memmove((void *)dst, (const void *)src, bytes);
+			copy_bytes(dst, src, bytes);
 			return;
 		}
 		is_to = find(dst, &to);
@@ -113,7 +141,7 @@ void cuda_sparse_copy(uint64_t dst, uint64_t src, uint64_t bytes)
 			piece = to.left_bytes;
 		/* Within one file they may overlap. */
 		if (is_to && from.fd == to.fd)
-			memmove((void *)dst, (const void *)src, piece);
+			copy_bytes(dst, src, piece);
 		else
 			copy_from(&from, is_to ? &to : NULL, dst, src, piece);
 		dst += piece;

@@ -84,6 +84,18 @@ static void copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes)
 		memmove((void *)dst, (const void *)src, bytes);
 }
 
+/*
+ * Into a file by a call: it makes pages without a fault for each, and without zeros that the copy would
+ * overwrite. `to` is NULL where the place is in none.
+ */
+static void write_bytes(const struct place *to, uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	ssize_t n = to ? pwrite(to->fd, (const void *)src, bytes, (off_t)to->offset) : 0;
+	uint64_t done = n > 0 ? (uint64_t)n : 0;
+
+	copy_bytes(dst + done, src + done, bytes - done);
+}
+
 /* Zeros: what whole pages of a file are becomes holes. */
 static void clear(uint64_t dst, const struct place *to, uint64_t bytes)
 {
@@ -118,7 +130,8 @@ static void copy_from(const struct place *from, const struct place *to, uint64_t
 		/* A file that cannot be asked, or that changed meanwhile. */
 		if (!data)
 			data = bytes - at;
-		copy_bytes(dst + at, src + at, data);
+		rest.offset += hole;
+		write_bytes(to ? &rest : NULL, dst + at, src + at, data);
 		at += data;
 	}
 }
@@ -128,22 +141,25 @@ void cuda_sparse_copy(uint64_t dst, uint64_t src, uint64_t bytes)
 	while (bytes) {
 		struct place from, to;
 		uint64_t piece = bytes;
-		bool is_to = false;
+		bool is_from, is_to;
 
-		if (bytes < LEAST_BYTES || !find(src, &from)) {
+		if (bytes < LEAST_BYTES) {
 			copy_bytes(dst, src, bytes);
 			return;
 		}
+		is_from = find(src, &from);
 		is_to = find(dst, &to);
-		if (from.left_bytes < piece)
+		if (is_from && from.left_bytes < piece)
 			piece = from.left_bytes;
 		if (is_to && to.left_bytes < piece)
 			piece = to.left_bytes;
 		/* Within one file they may overlap. */
-		if (is_to && from.fd == to.fd)
+		if (is_from && is_to && from.fd == to.fd)
 			copy_bytes(dst, src, piece);
-		else
+		else if (is_from)
 			copy_from(&from, is_to ? &to : NULL, dst, src, piece);
+		else
+			write_bytes(is_to ? &to : NULL, dst, src, piece);
 		dst += piece;
 		src += piece;
 		bytes -= piece;

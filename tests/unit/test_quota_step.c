@@ -4,7 +4,7 @@
  * Whoever asks next gets all that the limit allows, at the first call, and the books are right.
  *
  * After every single machine instruction the books are looked at while it stands still, which is
- * what its death would leave. It is killed where it has just changed something, and with
+ * what its death would leave. It is killed wherever it has just changed something, and with
  * RATION_SOAK after every instruction, or every so manieth of a long way.
  */
 #include "base/clock.h"
@@ -16,12 +16,11 @@
 
 #include "member.h"
 #include "refuse.h"
-#include "step.h"
+#include "step_way.h"
 
 #include <stdlib.h>
 
-/* The way to each is gone anew: many kills far along take long. */
-enum { FULL_KILLS = 1000 };
+enum { FULL_KILLS = 1000, CHANGES_MAX = 1000 };
 
 #define LIMIT_SPEC "1g"
 #define LIMIT_BYTES (UINT64_C(1) << 30)
@@ -210,69 +209,78 @@ static bool is_full(void)
 	return getenv("RATION_SOAK") != NULL;
 }
 
-/* Kills the child after its nth change or, by instructions, nth instruction. False: it was over. */
-static bool run_killed(void (*body)(void), long n, bool by_instructions)
-{
-	pid_t pid = step_start(body);
-	struct part last, now;
-	long count = 0;
-
-	look(&last);
-	while (count < n && step_one_whole(pid)) {
-		if (by_instructions) {
-			count++;
-			continue;
-		}
-		look(&now);
-		count += memcmp(&now, &last, sizeof(now)) != 0;
-		last = now;
-	}
-	return step_kill(pid);
-}
-
 /* What was seen along a body's whole way. */
 static struct {
-	long instructions;
+	struct step_way way;
+	long changes[CHANGES_MAX]; /* places of the way behind a change; the first is its begin */
+	int change_count;
 	uint64_t least_bytes, most_bytes; /* in the account */
 } seen;
+
+static void note_change(void)
+{
+	assert_true(seen.change_count < CHANGES_MAX);
+	seen.changes[seen.change_count++] = seen.way.count;
+}
 
 /* Looks at the books after every instruction. */
 static void look_everywhere(void (*body)(void))
 {
 	pid_t pid = step_start(body);
+	struct part last, now;
 
-	seen.instructions = 0;
+	step_way_begin(&seen.way);
+	seen.change_count = 0;
+	note_change();
+	look(&last);
 	seen.least_bytes = seen.most_bytes = own.region.own->accounts[0].total_bytes;
-	for (; step_one_whole(pid); seen.instructions++) {
+	step_way_note(&seen.way, pid);
+	while (step_one_whole(pid)) {
 		uint64_t total = own.region.own->accounts[0].total_bytes;
 
-		check_books(seen.instructions);
+		check_books(seen.way.count);
 		seen.least_bytes = total < seen.least_bytes ? total : seen.least_bytes;
 		seen.most_bytes = total > seen.most_bytes ? total : seen.most_bytes;
+		look(&now);
+		if (memcmp(&now, &last, sizeof(now)) != 0)
+			note_change();
+		last = now;
+		step_way_note(&seen.way, pid);
 	}
 	step_kill(pid);
-	go_on(seen.instructions);
+	go_on(seen.way.count);
 }
 
-/* In the full run by instructions, else after every `stride`th change. */
-static void kill_everywhere(void (*body)(void), int stride, int kills_least)
+/* Kills the child at the nth place of the way. False: it was over. */
+static bool run_killed(void (*body)(void), long n)
 {
-	bool is_killed = true;
-	long n = 0, kills = 0;
+	pid_t pid = step_start(body);
+
+	step_way_go(&seen.way, pid, n);
+	return step_kill(pid);
+}
+
+/* After every change, or in the full run after every instruction. */
+static void kill_everywhere(void (*body)(void), int kills_least)
+{
+	long kills = 0, places, stride = 1;
 
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
 	longest_ns = 0;
 	look_everywhere(body);
+	places = is_full() ? seen.way.count : seen.change_count;
 	if (is_full())
-		stride = 1 + (int)(seen.instructions / FULL_KILLS);
-	for (; is_killed; n += stride, kills++) {
-		is_killed = run_killed(body, n, is_full());
+		stride += seen.way.count / FULL_KILLS;
+	for (long i = 0; i < places; i += stride) {
+		long n = is_full() ? i : seen.changes[i];
+
+		kills += run_killed(body, n);
 		check_books(n);
 		go_on(n);
 	}
 	print_message("%ld instructions, %ld kills, the next one went on after %lld us at most\n",
-		      seen.instructions, kills, (long long)(longest_ns / NSEC_PER_USEC));
+		      seen.way.count, kills, (long long)(longest_ns / NSEC_PER_USEC));
 	/* It was stepped through the body itself. */
 	assert_true(kills > kills_least);
 }
@@ -280,21 +288,21 @@ static void kill_everywhere(void (*body)(void), int stride, int kills_least)
 static void test_joining(void **state)
 {
 	(void)state;
-	kill_everywhere(body_joins, 8, 1);
+	kill_everywhere(body_joins, 8);
 }
 
 static void test_allocating(void **state)
 {
 	(void)state;
-	kill_everywhere(body_allocates, 4, 8);
+	kill_everywhere(body_allocates, 32);
 }
 
 static void test_being_refused(void **state)
 {
 	(void)state;
-	kill_everywhere(body_is_refused, 1, 0);
+	kill_everywhere(body_is_refused, 0);
 	/* Nothing of what is refused is ever in the account, not for one instruction. */
-	assert_true(seen.instructions > 100);
+	assert_true(seen.way.count > 100);
 	assert_int_equal(seen.least_bytes, MIB_BYTES(1));
 	assert_int_equal(seen.most_bytes, MIB_BYTES(1));
 }
@@ -302,25 +310,25 @@ static void test_being_refused(void **state)
 static void test_counting_overhead(void **state)
 {
 	(void)state;
-	kill_everywhere(body_counts_overhead, 2, 15);
+	kill_everywhere(body_counts_overhead, 30);
 }
 
 static void test_pools(void **state)
 {
 	(void)state;
-	kill_everywhere(body_has_pools, 2, 15);
+	kill_everywhere(body_has_pools, 30);
 }
 
 static void test_graphs(void **state)
 {
 	(void)state;
-	kill_everywhere(body_has_graphs, 1, 10);
+	kill_everywhere(body_has_graphs, 10);
 }
 
 static void test_leaving(void **state)
 {
 	(void)state;
-	kill_everywhere(body_leaves, 1, 3);
+	kill_everywhere(body_leaves, 3);
 }
 
 /* Bytes of the file that anybody locks, one after another. */
@@ -347,7 +355,7 @@ static void body_locks(void)
 }
 
 /* True when the child had it when it was killed. */
-static bool kill_locker(long n, bool *out_is_killed)
+static bool kill_locker(const struct step_way *way, long n)
 {
 	int64_t at = locks[lock_index].at, bytes = locks[lock_index].bytes;
 	int fd = region_reopen(&own.region);
@@ -355,14 +363,24 @@ static bool kill_locker(long n, bool *out_is_killed)
 	bool was_held;
 
 	assert_true(fd >= 0);
-	for (long i = 0; i < n && step_one_whole(pid); i++)
-		;
+	step_way_go(way, pid, n);
 	was_held = lock_held(fd, at, bytes, NULL) == 1;
-	*out_is_killed = step_kill(pid);
+	step_kill(pid);
 	/* At the first try: the kernel has dropped it. */
 	assert_int_equal(lock_try(fd, at, bytes), 0);
 	close(fd);
 	return was_held;
+}
+
+static void walk_locker(struct step_way *way)
+{
+	pid_t pid = step_start(body_locks);
+
+	step_way_begin(way);
+	do
+		step_way_note(way, pid);
+	while (step_one_whole(pid));
+	step_kill(pid);
 }
 
 static void test_every_lock(void **state)
@@ -371,11 +389,11 @@ static void test_every_lock(void **state)
 	if (!step_is_possible())
 		SKIP(STEP_REASON);
 	for (lock_index = 0; lock_index < (int)(sizeof(locks) / sizeof(*locks)); lock_index++) {
-		bool is_killed = true;
 		int held_when_killed = 0;
 
-		for (long n = 0; is_killed; n += is_full() ? 1 : 11)
-			held_when_killed += kill_locker(n, &is_killed);
+		walk_locker(&seen.way);
+		for (long n = 0; n < seen.way.count; n += is_full() ? 1 : 11)
+			held_when_killed += kill_locker(&seen.way, n);
 		if (held_when_killed < 3)
 			fail_msg("%s: killed %d times while it was held", locks[lock_index].name,
 				 held_when_killed);

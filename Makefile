@@ -27,7 +27,8 @@ help:
 deps:
 	@scripts/install-deps.sh
 
-test: deps
+test:
+	@scripts/install-deps.sh packages
 	@scripts/run-tests.sh
 
 demo: deps all

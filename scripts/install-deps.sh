@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building and testing need on Debian 12 and Ubuntu 24.04: packages by apt-get (with sudo
 # unless root), and the Python clients of the tests into .venv. What is there already is left alone.
+# With an argument only one of the two: `install-deps.sh packages` or `install-deps.sh python`.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,7 +16,10 @@ as_root() {
 	fi
 }
 
-packages=$(scripts/need.sh test | tr '\n' ' ')
+packages=""
+if [ "${1:-packages}" = packages ]; then
+	packages=$(scripts/need.sh test | tr '\n' ' ')
+fi
 if [ -n "$packages" ]; then
 	if ! command -v apt-get >/dev/null 2>&1; then
 		echo "install-deps: no apt-get here; install what these packages hold: $packages" >&2
@@ -29,6 +33,7 @@ if [ -n "$packages" ]; then
 fi
 
 # The environment is as good as the lists of requirements it was made from.
+[ "${1:-python}" = python ] || exit 0
 wanted=$(cat tests/clients/requirements.txt tests/lint/requirements.txt)
 if [ "$wanted" != "$(cat .venv/requirements.txt 2>/dev/null)" ]; then
 	echo "install-deps: Python clients into .venv"

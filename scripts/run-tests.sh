@@ -5,6 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 jobs=$(nproc)
+lower=
 passed=0 failed=0 skipped=0
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
@@ -14,16 +15,28 @@ number() {
 	sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1
 }
 
-# step NAME COMMAND...: one build; counts as a failed test if it fails.
-step() {
+# record NAME COMMAND...: runs it; its output and its status are for result.
+record() {
 	name=$1
 	shift
-	echo "== $name"
-	if "$@" >"$results/log" 2>&1; then
+	status=0
+	"$@" >"$results/$name.log" 2>&1 || status=$?
+	echo "$status" >"$results/$name.status.new"
+	mv "$results/$name.status.new" "$results/$name.status"
+}
+
+# result NAME [PID]: what was recorded, which the process may still be about to do; counts as a failed
+# test if it failed.
+result() {
+	echo "== $1"
+	while [ ! -e "$results/$1.status" ] && kill -0 "${2:-}" 2>/dev/null; do
+		sleep 0.2
+	done
+	if [ "$(cat "$results/$1.status" 2>/dev/null)" = 0 ]; then
 		return 0
 	fi
-	tail -n 60 "$results/log"
-	echo "== $name FAILED"
+	tail -n 60 "$results/$1.log"
+	echo "== $1 FAILED"
 	failed=$((failed + 1))
 	return 1
 }
@@ -52,13 +65,29 @@ tests() {
 build() {
 	preset=$1
 	shift
-	cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
+	$lower cmake --preset "$preset" &&
+		$lower cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}
 }
 
-step "build: release" build release && tests release
-step "build: clang" build clang libration.so ration_command sim_cuda sim_nvml && passed=$((passed + 1))
-step "build: asan" build asan && tests asan -L sanitize
-step "build: tsan" build tsan && tests tsan -L sanitize
+# What the tests leave of the processors; first what is waited for first.
+build_others() {
+	lower="nice -n 19"
+	record "build: asan" build asan
+	record "build: tsan" build tsan
+	record "build: clang" build clang libration.so ration_command sim_cuda sim_nvml
+}
+
+# The Python clients come over the network, which leaves the processors to the build.
+record "python clients" scripts/install-deps.sh python &
+clients=$!
+record "build: release" build release
+build_others &
+others=$!
+result "python clients" "$clients"
+result "build: release" && tests release
+result "build: asan" "$others" && tests asan -L sanitize
+result "build: tsan" "$others" && tests tsan -L sanitize
+result "build: clang" "$others" && passed=$((passed + 1))
 
 if [ "$skipped" -gt 0 ]; then
 	echo "$passed passed, $failed failed, $skipped skipped"

@@ -76,9 +76,10 @@ static void set_host(struct churner *c, struct piece *p)
 {
 	uint64_t word = (uint64_t)draw(c, 1 << 30) * 2654435761u;
 
-	for (uint64_t i = 0; i < p->bytes; i++) {
+	for (uint64_t i = 0; i < p->bytes; i += sizeof(word)) {
 		word = word * 6364136223846793005u + 1442695040888963407u;
-		p->host[i] = (unsigned char)(word >> 56);
+		memcpy(p->host + i, &word,
+		       p->bytes - i < sizeof(word) ? p->bytes - i : sizeof(word));
 	}
 }
 

@@ -12,6 +12,8 @@
 #define LATE_AFTER_NS (20 * NSEC_PER_USEC)
 /* A wait that returned later than that after the end says nothing of how late it usually is. */
 #define WAKE_MOST_NS (50 * NSEC_PER_USEC)
+/* Where the limit is not near a wait so soon after an end is left out. */
+#define WAIT_APART_NS (200 * NSEC_PER_USEC)
 /* Work that runs longer is debited while it runs, this much at a time. */
 #define TICK_NS (10 * NSEC_PER_MSEC)
 /* A call that waited longer than this returned because the work ended. */
@@ -42,7 +44,7 @@
  * us, mostly 4.3, on an H200. Behind another one it may have begun so much earlier: the clocks of
  * two processes differ by that.
  */
-#define START_LEAD_NS INT64_C(1000)
+#define START_LEAD_NS INT64_C(2000)
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
 /*
  * Between two probes of a tenant where other processes use the device; and of one of its
@@ -312,7 +314,7 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 			 const struct meter_marker *marker, const struct clockmap *clock,
 			 bool is_exact, int64_t at_ns, int64_t now_ns)
 {
-	int64_t start_ns = marker->point.last_ns, ns;
+	int64_t submit_ns = marker->point.last_ns, before_ns, start_ns, ns;
 
 	if (!marker->work)
 		return;
@@ -321,9 +323,13 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 		return;
 	}
 	/* By the clock as it is known now: both ends of the launch by the same. */
-	start_ns = clock_most_ns(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
+	before_ns = clockmap_cpu_ns(clock, stream->before_gpu_ns);
+	start_ns = submit_ns;
+	if (pace_is_alone(&meter->pace))
+		start_ns += replay_lead_ns(at_ns - submit_ns);
+	start_ns = clock_most_ns(start_ns, before_ns);
 	/* It ended before it was launched: the clock is not known yet. */
-	if (at_ns < marker->point.last_ns - CLOCK_SLACK_NS) {
+	if (at_ns < submit_ns - CLOCK_SLACK_NS) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}
@@ -547,6 +553,23 @@ void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64
 			reach(meter, at, &point, begin_ns, now_ns);
 	}
 	pthread_mutex_unlock(&meter->lock);
+}
+
+bool marker_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
+			  int64_t now_ns)
+{
+	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
+
+	return now_ns - clock_least_ns(begin_ns, end_ns) < WAIT_APART_NS &&
+	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
+	       !marker_is_crowded(meter, now_ns);
+}
+
+bool marker_reach_is_spare(const struct meter *meter, const struct marker_point *point,
+			   int64_t begin_ns, int64_t now_ns)
+{
+	/* An end is told to all lanes of a stream. */
+	return marker_wait_is_spare(meter, &point->stream->lanes[0], begin_ns, now_ns);
 }
 
 void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns)

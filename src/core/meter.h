@@ -65,7 +65,6 @@ struct meter_stream {
 	bool has_before;        /* the marker that was read last is a METER_BEFORE */
 	int64_t before_gpu_ns;  /* and ran then */
 	uint32_t before_launches;
-	bool was_idle;      /* at that marker */
 	int64_t running_ns; /* up to here work that has not ended is debited */
 	int64_t unfinished_ns;
 	int64_t unready_ns; /* a query of the program's found it busy then */
@@ -120,6 +119,18 @@ struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t co
 struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,
 			     uint64_t context);
 
+/* The calling thread's lane in a stream if it has been asked for lately; else NULL. */
+static inline struct lane *meter_lane_known(const struct meter_thread *thread, uint64_t stream)
+{
+	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
+
+	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
+				     __atomic_load_n(&lane->owner, __ATOMIC_RELAXED) == thread->id,
+			     1))
+		return lane;
+	return NULL;
+}
+
 /*
  * The calling thread's lane in a stream. `stream` names one stream of this device for ever (not the
  * handle, which is reused); 0 is none. NULL when there is no room (256 streams, 4 threads
@@ -128,13 +139,11 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *thread,
 				      uint64_t stream, uint64_t context)
 {
-	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
+	struct lane *lane = meter_lane_known(thread, stream);
 
-	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
-				     __atomic_load_n(&lane->owner, __ATOMIC_RELAXED) == thread->id,
-			     1))
-		return lane;
-	return meter_lane_slow(meter, thread, stream, context);
+	return __builtin_expect(lane != NULL, 1) ?
+		       lane :
+		       meter_lane_slow(meter, thread, stream, context);
 }
 
 /*

@@ -12,8 +12,6 @@
 #define LATE_AFTER_NS (20 * NSEC_PER_USEC)
 /* A wait that returned later than that after the end says nothing of how late it usually is. */
 #define WAKE_MOST_NS (50 * NSEC_PER_USEC)
-/* Where the limit is not near a wait so soon after an end is left out. */
-#define WAIT_APART_NS (200 * NSEC_PER_USEC)
 /* Work that runs longer is debited while it runs, this much at a time. */
 #define TICK_NS (10 * NSEC_PER_MSEC)
 /* A call that waited longer than this returned because the work ended. */
@@ -553,23 +551,6 @@ void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64
 			reach(meter, at, &point, begin_ns, now_ns);
 	}
 	pthread_mutex_unlock(&meter->lock);
-}
-
-bool marker_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
-			  int64_t now_ns)
-{
-	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
-
-	return now_ns - clock_least_ns(begin_ns, end_ns) < WAIT_APART_NS &&
-	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
-	       !marker_is_crowded(meter, now_ns);
-}
-
-bool marker_reach_is_spare(const struct meter *meter, const struct marker_point *point,
-			   int64_t begin_ns, int64_t now_ns)
-{
-	/* An end is told to all lanes of a stream. */
-	return marker_wait_is_spare(meter, &point->stream->lanes[0], begin_ns, now_ns);
 }
 
 void marker_unready(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns)

@@ -89,18 +89,6 @@ void marker_reached(struct meter *meter, const struct marker_point *point, int64
 void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64_t begin_ns,
 		   int64_t now_ns);
 
-/*
- * Whether a wait for the lane's stream tells too little to be entered: the limit is not near, the stream was
- * measured a moment ago, and what was launched since is laid out by the next end as it was launched.
- * A wait costs some 1500 instructions. Takes no lock.
- */
-bool marker_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
-			  int64_t now_ns);
-
-/* As that, of a wait for an event. */
-bool marker_reach_is_spare(const struct meter *meter, const struct marker_point *point,
-			   int64_t begin_ns, int64_t now_ns);
-
 /* Other processes were seen to use the device of late. Takes no lock. */
 bool marker_is_crowded(const struct meter *meter, int64_t now_ns);
 

@@ -137,7 +137,8 @@ struct replay_result replay_run(const struct replay *replay, const struct replay
 	int i, is_single = -1;
 
 	if (is_exact)
-		certain_ns = earlier(begin_of(replay, at_ns, point->last_ns, end_ns - point->last_ns),
+		certain_ns = earlier(begin_of(replay, at_ns, point->last_ns,
+					      end_ns - point->last_ns),
 				     end_ns);
 	for (i = first_lane(replay, point, &run); i >= 0;
 	     i = next_lane(replay, point, i, &is_single, &run)) {

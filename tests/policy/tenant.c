@@ -276,12 +276,12 @@ static void end_of_wait(struct tenant_thread *thread, uint64_t key, uint64_t dep
 {
 	struct meter *meter = thread->process->meter;
 	const struct marker_point *point =
-		&thread->points[thread->at]
-			       [(thread->submitted[thread->at] - depth) % TENANT_DEPTH];
+		&thread->points[thread->at][(thread->submitted[thread->at] - depth) % TENANT_DEPTH];
 	const struct lane *lane = meter_lane_known(&thread->meter, key);
 
-	if (depth == 1 ? lane && marker_wait_is_spare(meter, lane, thread->wait_begin_ns, now_ns) :
-			 marker_reach_is_spare(meter, point, thread->wait_begin_ns, now_ns))
+	if (depth == 1 ? lane && meter_wait_is_spare(meter, lane, thread->wait_begin_ns, now_ns) :
+			 meter_wait_is_spare(meter, &point->stream->lanes[0], thread->wait_begin_ns,
+					     now_ns))
 		return;
 	tenant_read(thread->process);
 	if (depth == 1)

@@ -143,6 +143,25 @@ static void an_idle_stream_begins_late(void **state)
 	}
 }
 
+static void a_wait_soon_after_an_end_is_spare(void **state)
+{
+	struct lane *lane = meter_lane(meter, &thread, 11, 1);
+	int64_t end_ns = NOW_NS + NSEC_PER_MSEC;
+
+	(void)state;
+	lane->known_end_ns = end_ns;
+	assert_true(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
+	assert_true(meter_wait_is_spare(meter, lane, end_ns, end_ns + 20 * USEC));
+	/* It is long ago, it waited long, the limit is near, or others use the device. */
+	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 300 * USEC));
+	assert_false(meter_wait_is_spare(meter, lane, end_ns - 300 * USEC, end_ns + 20 * USEC));
+	meter->is_tight = 1;
+	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
+	meter->is_tight = 0;
+	meter->crowded_ns = end_ns;
+	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
+}
+
 static void a_deep_queue_is_busy_all_the_time(void **state)
 {
 	static const int64_t predicted_ns[] = { 1000, 100 * USEC, 10 * MSEC };
@@ -550,6 +569,7 @@ int main(void)
 		TEST(a_pair_of_markers_measures_a_launch),
 		TEST(a_pair_is_read_by_one_clock),
 		TEST(an_idle_stream_begins_late),
+		TEST(a_wait_soon_after_an_end_is_spare),
 		TEST(a_deep_queue_is_busy_all_the_time),
 		TEST(pauses_are_not_busy),
 		TEST(a_late_marker_bounds_only),

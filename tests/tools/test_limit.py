@@ -267,7 +267,7 @@ def test_gpu_time_before_a_device_is_used(ration, place):
 
 @pytest.mark.parametrize("sm,says", [
     ("0", "zero"), ("101", "too big"), ("-5", "negative"), ("abc", "abc"), ("30x", "30x"),
-    ("", "--sm"), ("1:", "empty"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
+    ("", "--sm"), ("1:", "nothing behind the colon"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
     ("0:30", "lift the limit of device 1, now 50 %; give it one too, 100 for none")])
 def test_wrong_limits_of_gpu_time_change_nothing(ration, place, sm, says):
     path = place(two_devices(sm_spec="0:50,1:50", sm_limits=(50, 50)))

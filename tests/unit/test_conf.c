@@ -151,7 +151,7 @@ static void test_what_cannot_be_understood(void **state)
 		{ "RATION_SM=abc", "RATION_SM:", "'abc'" },
 		{ "RATION_SM=30x", "RATION_SM:", "'30x'" },
 		{ "RATION_SM=", "RATION_SM:", "is empty" },
-		{ "RATION_SM=1:", "RATION_SM:", "is empty" },
+		{ "RATION_SM=1:", "RATION_SM:", "nothing behind the colon" },
 		{ "RATION_SM=0:30,0:50", "RATION_SM:", "twice" },
 		{ "CUDA_DEVICE_SM_LIMIT=lots", "CUDA_DEVICE_SM_LIMIT:", "'lots'" },
 		{ "CUDA_DEVICE_SM_LIMIT=-1", "CUDA_DEVICE_SM_LIMIT:", "'-1'" },

@@ -457,6 +457,29 @@ def test_who_may_not_write(ration, place, open_copy):
     assert limits(path) == [GIB, 2 * GIB]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("command", [["limit"], ["limit", "--mem", "3g"], ["suspend"]])
+def test_the_directory_of_another_user(ration, place, open_copy, command):
+    path = place(two_devices())
+    path.parent.chmod(0o711)
+    for part in path.parent.parents:
+        if part.stat().st_uid == 0 and str(part).startswith("/tmp/"):
+            part.chmod(part.stat().st_mode | 0o055)
+    out = subprocess.run([open_copy, *command, str(path.parent)], capture_output=True, text=True, user=65534,
+                         group=65534, extra_groups=[], check=False)
+    assert out.returncode == 1
+    assert out.stderr == (f"ration {command[0]}: {path.parent}: the directory belongs to uid 0 and uid 65534 may "
+                          "not read it\n")
+    assert limits(path) == [GIB, 2 * GIB]
+
+
+@pytest.mark.parametrize("command", [["limit"], ["limit", "--mem", "3g"], ["suspend"]])
+def test_a_directory_that_is_no_tenant_s(ration, tmp_path, command):
+    out = ration(*command, f"{tmp_path}/")
+    assert out.returncode == 1
+    assert out.stderr == f"ration {command[0]}: {tmp_path}/: holds no tenant\n"
+
+
 @pytest.mark.parametrize("options,says", [
     ([], "tenant is missing"), (["a", "b"], "'b'"), (["a", "2g"], "did you mean --mem 2g?"),
     (["a", "30%"], "did you mean --sm 30%?"), (["a", "30"], "did you mean --mem 30g or --sm 30?"), (["a", "--mem", "1g", "--mem", "2g"], "twice"),

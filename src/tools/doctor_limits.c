@@ -4,6 +4,7 @@
 #include "tools/doctor_variables.h"
 #include "tools/tools_common.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,11 @@
 
 void doctor_limits_variables(const struct conf *conf)
 {
-	doctor_variables_report(conf);
+	bool is_right = doctor_variables_report(conf);
+
 	if (conf->error[0])
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
-	else
+	else if (is_right)
 		doctor_report(DOCTOR_OK, "configuration", "all that is set is understood");
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
 		const char *ours = conf_name(conf_ours(kind));

@@ -104,19 +104,20 @@ static const char *meant_by(const char *name)
 	return NULL;
 }
 
-static void report_name(const char *name)
+/* True when nothing is wrong with it. */
+static bool report_name(const char *name)
 {
 	const char *meant;
 	char text[NAME_BYTES];
 
 	if (is_known(name) || is_indexed(name))
-		return;
+		return true;
 	tools_printable(name, text, sizeof(text));
 	if (!strncmp(name, "RATION_", 7)) {
 		doctor_report(DOCTOR_WARN, TOPIC,
 			      "%s is set, but there is no such variable; ration(7) lists them",
 			      text);
-		return;
+		return false;
 	}
 	meant = meant_by(name);
 	if (meant)
@@ -124,10 +125,11 @@ static void report_name(const char *name)
 			      text, meant,
 			      strstr(meant, "LIMIT") ? ", also with an index behind it, as in _0" :
 						       "");
+	return !meant;
 }
 
-/* As HAMi-core, conf_load() takes every other word for the default. */
-static void report_policy(const struct conf *conf)
+/* As HAMi-core, conf_load() takes every other word for the default. True when it is none. */
+static bool report_policy(const struct conf *conf)
 {
 	static const char *const words[] = { "force",   "FORCE",   "disable", "DISABLE",
 					     "default", "DEFAULT", "" };
@@ -137,21 +139,24 @@ static void report_policy(const struct conf *conf)
 
 	for (size_t i = 0; value && i < sizeof(words) / sizeof(*words); i++)
 		if (!strcmp(value, words[i]))
-			return;
+			return true;
 	if (value)
 		doctor_report(DOCTOR_WARN, TOPIC,
 			      "%s is '%s', which is none of force, disable and default: default is "
 			      "taken",
 			      name, tools_printable(value, text, sizeof(text)));
+	return !value;
 }
 
-void doctor_variables_report(const struct conf *conf)
+bool doctor_variables_report(const struct conf *conf)
 {
+	bool is_right = true;
 	char name[NAME_BYTES];
 
 	for (char **e = environ; *e; e++) {
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		report_name(name);
+		is_right &= report_name(name);
 	}
-	report_policy(conf);
+	is_right &= report_policy(conf);
+	return is_right;
 }

@@ -298,6 +298,17 @@ def test_configuration_that_cannot_be_understood(ration, sim, name, value):
 def test_variable_that_does_not_exist(ration, sim):
     out = ration("doctor", "--sim", env={"RATION_MEMORY": "1g"})
     assert any("RATION_MEMORY" in line for line in lines(out, "warn", "configuration"))
+    # Nor is it said in the next line that all is well.
+    assert lines(out, "ok", "configuration") == []
+    assert lines(ration("doctor", "--sim"), "ok", "configuration") != []
+
+
+def test_a_region_that_depends_on_the_folder(ration, sim, library, tmp_path):
+    """Programs in two folders are two tenants, each with all of the limit."""
+    env = {"LD_PRELOAD": library, "LD_LIBRARY_PATH": sim, "RATION_MEM": "1g"}
+    for path, is_warned in (("x.region", True), ("./x.region", True), (tmp_path / "x.region", False)):
+        out = ration("doctor", env={**env, "RATION_REGION": path}, cwd=tmp_path)
+        assert any("begins with /" in line for line in lines(out, "warn", "region")) == is_warned
 
 
 @pytest.mark.parametrize("name, meant", [

@@ -104,25 +104,26 @@ static const char *meant_by(const char *name)
 	return NULL;
 }
 
-/* True when nothing is wrong with it. */
-static bool report_name(const char *name)
+/* `line` is NAME=value; `place` follows the name. True when nothing is wrong with it. */
+static bool report_line(const char *line, const char *place)
 {
+	char name[NAME_BYTES], text[NAME_BYTES];
 	const char *meant;
-	char text[NAME_BYTES];
 
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(line, "="), line);
 	if (is_known(name) || is_indexed(name))
 		return true;
 	tools_printable(name, text, sizeof(text));
 	if (!strncmp(name, "RATION_", 7)) {
 		doctor_report(DOCTOR_WARN, TOPIC,
-			      "%s is set, but there is no such variable; ration(7) lists them",
-			      text);
+			      "%s%s is set, but there is no such variable; ration(7) lists them",
+			      text, place);
 		return false;
 	}
 	meant = meant_by(name);
 	if (meant)
-		doctor_report(DOCTOR_WARN, TOPIC, "%s is set, but nobody reads it; %s is read%s",
-			      text, meant,
+		doctor_report(DOCTOR_WARN, TOPIC, "%s%s is set, but nobody reads it; %s is read%s",
+			      text, place, meant,
 			      strstr(meant, "LIMIT") ? ", also with an index behind it, as in _0" :
 						       "");
 	return !meant;
@@ -151,12 +152,12 @@ static bool report_policy(const struct conf *conf)
 bool doctor_variables_report(const struct conf *conf)
 {
 	bool is_right = true;
-	char name[NAME_BYTES];
 
-	for (char **e = environ; *e; e++) {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		is_right &= report_name(name);
-	}
+	for (char **e = environ; *e; e++)
+		is_right &= report_line(*e, "");
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		if (conf->file[at] != '#' && strchr(conf->file + at, '='))
+			is_right &= report_line(conf->file + at, " in " CONF_FILE);
 	is_right &= report_policy(conf);
 	return is_right;
 }

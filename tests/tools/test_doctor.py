@@ -265,6 +265,14 @@ def test_operators_file(ration, sim, library, tmp_path):
     assert any("RATION_MEM" in line and "/overrideEnv" in line for line in lines(out, "warn"))
 
 
+def test_names_in_the_operators_file_that_nobody_reads(ration, sim, tmp_path):
+    text = "# RATION_NOTE=1\n#CUDA_DEVICE_SM_LIMIT=9\nRATION_MEMORY=1g\nSOMETHING=else\nCUDA_DEVICE_MEM_LIMIT=1g\nno sign"
+    out = overlaid(ration, tmp_path, text, [ration.path, "doctor", "--sim=mem=8g"])
+    first, second = lines(out, "warn", "configuration")
+    assert "RATION_MEMORY in /overrideEnv is set, but" in first
+    assert "CUDA_DEVICE_MEM_LIMIT in /overrideEnv is set, but" in second
+
+
 def test_run_does_not_go_over_the_operators_head(ration, tmp_path):
     out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_LIMIT=1g",
                    [ration.path, "run", "--mem", "2g", "true"])

@@ -12,6 +12,19 @@
 
 #define TOPIC "limit"
 
+/* Whoever may name another file than the operator's limits were meant for has them once more. */
+static void note_region(const struct conf *conf)
+{
+	if ((conf->is_limited_by_file[LIMITS_MEM] || conf->is_limited_by_file[LIMITS_SM]) &&
+	    !conf_is_from_file(conf, conf_name(CONF_RATION_REGION)) &&
+	    !conf_is_from_file(conf, conf_name(CONF_CUDA_DEVICE_MEMORY_SHARED_CACHE)))
+		doctor_report(
+			DOCTOR_NOTE, "configuration",
+			CONF_FILE
+			" sets limits and names no region: each region that a program chooses has "
+			"them once more; set RATION_REGION there to have one");
+}
+
 void doctor_limits_variables(const struct conf *conf)
 {
 	bool is_right = doctor_variables_report(conf);
@@ -30,6 +43,7 @@ void doctor_limits_variables(const struct conf *conf)
 				      " sets the limits here and goes before it",
 				      ours);
 	}
+	note_region(conf);
 	if (conf->disabled)
 		doctor_report(
 			DOCTOR_WARN, "configuration",

@@ -202,13 +202,9 @@ static int check_operator(const struct conf *conf)
 			       conf_name(paths[i]));
 		return TOOLS_FAILED;
 	}
-	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
-		if (!*opt.specs[kind] || !*conf_spec(conf, kind))
-			continue;
-		tools_complain(COMMAND, "the limits are set by %s; %s cannot change them",
-			       conf_source(conf, kind), tools_limit_option(kind));
-		return TOOLS_FAILED;
-	}
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (*opt.specs[kind] && tools_is_operators(COMMAND, conf, kind))
+			return TOOLS_FAILED;
 	return TOOLS_OK;
 }
 

@@ -31,7 +31,9 @@ test:
 	@scripts/install-deps.sh packages
 	@scripts/run-tests.sh
 
-demo: deps all
+demo: deps
+	@test -f build/build.ninja || cmake --preset release
+	@cmake --build build --target libration.so ration_command sim_cuda sim_nvml hog
 	@scripts/demo.sh
 
 install: all

@@ -1,5 +1,8 @@
 #include "cuda_call.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cuda_fault.h"
@@ -102,6 +105,18 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **out_fn, int version, cuu
 	return res;
 }
 
+/* Whoever meets the answer as "named symbol not found" would look for the fault in the program. */
+static void say_once(void)
+{
+	static _Atomic bool is_said;
+
+	if (!atomic_exchange_explicit(&is_said, true, memory_order_relaxed))
+		fputs("ration-sim: this program asks for private tables of the driver, as the CUDA "
+		      "runtime (PyTorch, all that nvcc makes) does: the software GPU has none and "
+		      "runs programs of the driver API alone\n",
+		      stderr);
+}
+
 /* There are no private tables. */
 CUresult cuGetExportTable(const void **out_table, const CUuuid *id)
 {
@@ -109,5 +124,8 @@ CUresult cuGetExportTable(const void **out_table, const CUuuid *id)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	return out_table && id ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+	if (!out_table || !id)
+		return CUDA_ERROR_INVALID_VALUE;
+	say_once();
+	return CUDA_ERROR_NOT_FOUND;
 }

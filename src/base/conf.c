@@ -75,7 +75,8 @@ static const char *value_of(const struct conf *conf, enum conf_var var)
 void conf_fail(struct conf *conf, const char *name, const char *text)
 {
 	if (!conf->error[0])
-		snprintf(conf->error, sizeof(conf->error), "%.250s: %s", name, text);
+		snprintf(conf->error, sizeof(conf->error), "%.200s%s: %s", name,
+			 conf_is_from_file(conf, name) ? " in " CONF_FILE : "", text);
 }
 
 static int parse_bool(const char *text)

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { INDEXED_LIMITS = 64 };
@@ -166,6 +167,47 @@ static void read_scheduler_limits(struct conf *conf, const struct target *t)
 	add_limit(conf, t, t->general, "");
 }
 
+/* True when the word is a name of the kind's limits, in either case. */
+static bool is_limit(const struct target *t, const char *word, size_t len)
+{
+	size_t n = strlen(t->general);
+
+	if (len == strlen(t->ours) && !strncasecmp(word, t->ours, len))
+		return true;
+	if (len < n || strncasecmp(word, t->general, n) != 0)
+		return false;
+	return len == n || (word[n] == '_' && n + 1 + strspn(word + n + 1, "0123456789") >= len);
+}
+
+/*
+ * Complains of a line that names a limit before its sign and is none, "export RATION_MEM=4g" say:
+ * passed over it would be no limit.
+ */
+static void check_line(struct conf *conf, const struct target *t, const char *line)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				      "0123456789_";
+	const char *sign = line + strcspn(line, "="), *word = line;
+	char what[160];
+	size_t len;
+
+	if (line[strspn(line, " \t")] == '#')
+		return;
+	for (; word < sign; word += len ? len : 1) {
+		len = strspn(word, letters);
+		if (!is_limit(t, word, len))
+			continue;
+		if (word == line && *sign && word + len == sign &&
+		    (!strncmp(word, t->ours, len) ||
+		     !strncmp(word, t->general, strlen(t->general))))
+			return;
+		snprintf(what, sizeof(what), "'%.60s' is no line NAME=value, yet names a limit",
+			 line);
+		conf_fail(conf, CONF_FILE, what);
+		conf->is_file_unread = true;
+	}
+}
+
 static bool limit_in_file(const struct conf *conf, const struct target *t)
 {
 	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
@@ -180,6 +222,8 @@ void conf_limits_read(struct conf *conf, enum limits_kind kind)
 	const char *text = conf_value(conf, t.ours);
 	struct limits_error err;
 
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		check_line(conf, &t, conf->file + at);
 	conf->is_limited_by_file[kind] = limit_in_file(conf, &t);
 	if (!text || (conf->is_limited_by_file[kind] && !conf_is_from_file(conf, t.ours))) {
 		read_scheduler_limits(conf, &t);

@@ -93,6 +93,9 @@ int limits_next(enum limits_kind kind, const char **at, enum limits_zero zero,
 		    !(is_uuid(out_item->who) && who_len >= UUID_PREFIX_MIN))
 			return wrong(out_error, item, len, "names no device", want_device);
 	}
+	if (colon && amount == end)
+		return wrong(out_error, item, len, "has nothing behind the colon",
+			     want_amount(kind));
 	units = parse_amount(kind, amount, (size_t)(end - amount), zero, &out_item->amount);
 	if (units == UNITS_OK && out_item->amount == 0 && zero == LIMITS_ZERO_IS_ERROR)
 		units = UNITS_ZERO;

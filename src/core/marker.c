@@ -42,7 +42,7 @@
  * us, mostly 4.3, on an H200. Behind another one it may have begun so much earlier: the clocks of
  * two processes differ by that.
  */
-#define START_LEAD_NS INT64_C(1000)
+#define START_LEAD_NS INT64_C(2000)
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
 /*
  * Between two probes of a tenant where other processes use the device; and of one of its
@@ -312,7 +312,7 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 			 const struct meter_marker *marker, const struct clockmap *clock,
 			 bool is_exact, int64_t at_ns, int64_t now_ns)
 {
-	int64_t start_ns = marker->point.last_ns, ns;
+	int64_t submit_ns = marker->point.last_ns, before_ns, start_ns, ns;
 
 	if (!marker->work)
 		return;
@@ -321,9 +321,13 @@ static void learn_launch(struct meter *meter, struct meter_stream *stream,
 		return;
 	}
 	/* By the clock as it is known now: both ends of the launch by the same. */
-	start_ns = clock_most_ns(start_ns, clockmap_cpu_ns(clock, stream->before_gpu_ns));
+	before_ns = clockmap_cpu_ns(clock, stream->before_gpu_ns);
+	start_ns = submit_ns;
+	if (pace_is_alone(&meter->pace))
+		start_ns += replay_lead_ns(at_ns - submit_ns);
+	start_ns = clock_most_ns(start_ns, before_ns);
 	/* It ended before it was launched: the clock is not known yet. */
-	if (at_ns < marker->point.last_ns - CLOCK_SLACK_NS) {
+	if (at_ns < submit_ns - CLOCK_SLACK_NS) {
 		__atomic_store_n(&marker->work->pending_ns, 0, __ATOMIC_RELAXED);
 		return;
 	}

@@ -7,6 +7,8 @@
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
 #define PAIR_TIGHT_NS (500 * NSEC_PER_USEC)
 #define PAIR_LOOSE_NS NSEC_PER_MSEC
+/* Where the limit is not near a wait so soon after an end is left out. */
+#define WAIT_APART_NS (200 * NSEC_PER_USEC)
 /* One unmeasured launch of an unknown kind stands in the way of the next for so long. */
 #define ALONE_NS (20 * NSEC_PER_MSEC)
 #define ALONE_LOOK_NS (50 * NSEC_PER_USEC)
@@ -264,6 +266,16 @@ bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *l
 		lane->model_end_ns = clock_most_ns(end_ns + (int64_t)(cost_ns - known_ns),
 						   now_ns + thread->cost_ns);
 	return is_after;
+}
+
+bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
+			 int64_t now_ns)
+{
+	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
+
+	return now_ns - clock_least_ns(begin_ns, end_ns) < WAIT_APART_NS &&
+	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
+	       !marker_is_crowded(meter, now_ns);
 }
 
 /* lock held: nothing of the stream is left. What its thread still has of it matches no key. */

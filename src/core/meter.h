@@ -65,7 +65,6 @@ struct meter_stream {
 	bool has_before;        /* the marker that was read last is a METER_BEFORE */
 	int64_t before_gpu_ns;  /* and ran then */
 	uint32_t before_launches;
-	bool was_idle;      /* at that marker */
 	int64_t running_ns; /* up to here work that has not ended is debited */
 	int64_t unfinished_ns;
 	int64_t unready_ns; /* a query of the program's found it busy then */
@@ -120,6 +119,18 @@ struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t co
 struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,
 			     uint64_t context);
 
+/* The calling thread's lane in a stream if it has been asked for lately; else NULL. */
+static inline struct lane *meter_lane_known(const struct meter_thread *thread, uint64_t stream)
+{
+	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
+
+	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
+				     __atomic_load_n(&lane->owner, __ATOMIC_RELAXED) == thread->id,
+			     1))
+		return lane;
+	return NULL;
+}
+
 /*
  * The calling thread's lane in a stream. `stream` names one stream of this device for ever (not the
  * handle, which is reused); 0 is none. NULL when there is no room (256 streams, 4 threads
@@ -128,13 +139,10 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *thread,
 				      uint64_t stream, uint64_t context)
 {
-	struct lane *lane = thread->lanes[(stream ^ stream >> 7) % METER_THREAD_LANES];
+	struct lane *lane = meter_lane_known(thread, stream);
 
-	if (__builtin_expect(lane && __atomic_load_n(&lane->key, __ATOMIC_RELAXED) == stream &&
-				     __atomic_load_n(&lane->owner, __ATOMIC_RELAXED) == thread->id,
-			     1))
-		return lane;
-	return meter_lane_slow(meter, thread, stream, context);
+	return __builtin_expect(lane != NULL, 1) ? lane :
+						   meter_lane_slow(meter, thread, stream, context);
 }
 
 /*
@@ -197,6 +205,14 @@ static inline bool meter_launched(struct meter *meter, struct meter_thread *thre
 		return false;
 	return meter_look(meter, thread, lane, now_ns);
 }
+
+/*
+ * Whether a wait that ended at now_ns for what is in the lane's stream (any lane of it) tells too little to be
+ * entered: the limit is not near, the stream was measured a moment ago, and what was launched since is laid
+ * out by the next end as it was launched. A wait costs some 1500 instructions. Takes no lock.
+ */
+bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
+			 int64_t now_ns);
 
 /* The stream, or with stream 0 the context, is over; what was not measured counts as predicted. */
 void meter_drop(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns);

@@ -107,6 +107,18 @@ static int64_t lay(const struct replay *replay, int64_t begin_ns, int64_t end_ns
 	return busy_ring_set(replay->ring, begin_ns, end_ns);
 }
 
+/*
+ * When work began that was submitted at submit_ns and took span_ns; what was before it in the stream
+ * had ended at at_ns. Beside others it waits for them, and how long cannot be told from a start.
+ */
+static int64_t begin_of(const struct replay *replay, int64_t at_ns, int64_t submit_ns,
+			int64_t span_ns)
+{
+	if (submit_ns <= at_ns)
+		return at_ns;
+	return replay->is_alone ? submit_ns + replay_lead_ns(span_ns) : submit_ns;
+}
+
 /* What is over by no more than the gaps between the launches may be is not over. */
 static void keep_balance(int64_t *balance_ns, int64_t over_ns, int64_t gaps_ns)
 {
@@ -125,10 +137,12 @@ struct replay_result replay_run(const struct replay *replay, const struct replay
 	int i, is_single = -1;
 
 	if (is_exact)
-		certain_ns = earlier(later(at_ns, point->last_ns), end_ns);
+		certain_ns = earlier(begin_of(replay, at_ns, point->last_ns,
+					      end_ns - point->last_ns),
+				     end_ns);
 	for (i = first_lane(replay, point, &run); i >= 0;
 	     i = next_lane(replay, point, i, &is_single, &run)) {
-		int64_t begin_ns = later(at_ns, run.submit_ns);
+		int64_t begin_ns = begin_of(replay, at_ns, run.submit_ns, run.cost_ns);
 		int64_t cut_ns = earlier(over_ns, run.cost_ns);
 
 		at_ns = begin_ns + run.cost_ns - cut_ns;

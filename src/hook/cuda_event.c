@@ -57,6 +57,8 @@ static void reached(CUevent event, int64_t begin_ns)
 
 	if (!event_point_find(event, &meter, &point))
 		return;
+	if (meter_wait_is_spare(meter, &point.stream->lanes[0], begin_ns, now_ns))
+		return;
 	metering_read(meter);
 	marker_reached(meter, &point, begin_ns < now_ns ? begin_ns : now_ns, now_ns);
 	metering_check_debt(meter);

@@ -470,8 +470,12 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 	int64_t now_ns = clock_now_ns();
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
+	struct lane *lane;
 
 	if (!p || !p->meter || !p->context)
+		return;
+	lane = is_context ? NULL : meter_lane_known(p->thread, p->key);
+	if (lane && meter_wait_is_spare(p->meter, lane, begin_ns, now_ns))
 		return;
 	metering_read(p->meter);
 	marker_waited(p->meter, is_context ? 0 : p->key, p->context,

@@ -4,6 +4,7 @@
 #include "tools/doctor_variables.h"
 #include "tools/tools_common.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,26 @@
 
 #define TOPIC "limit"
 
+/* Whoever may name another file than the operator's limits were meant for has them once more. */
+static void note_region(const struct conf *conf)
+{
+	if ((conf->is_limited_by_file[LIMITS_MEM] || conf->is_limited_by_file[LIMITS_SM]) &&
+	    !conf_is_from_file(conf, conf_name(CONF_RATION_REGION)) &&
+	    !conf_is_from_file(conf, conf_name(CONF_CUDA_DEVICE_MEMORY_SHARED_CACHE)))
+		doctor_report(
+			DOCTOR_NOTE, "configuration",
+			CONF_FILE
+			" sets limits and names no region: each region that a program chooses has "
+			"them once more; set RATION_REGION there to have one");
+}
+
 void doctor_limits_variables(const struct conf *conf)
 {
-	doctor_variables_report(conf);
+	bool is_right = doctor_variables_report(conf);
+
 	if (conf->error[0])
 		doctor_report(DOCTOR_FAIL, "configuration", "%s", conf->error);
-	else
+	else if (is_right)
 		doctor_report(DOCTOR_OK, "configuration", "all that is set is understood");
 	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
 		const char *ours = conf_name(conf_ours(kind));
@@ -28,6 +43,7 @@ void doctor_limits_variables(const struct conf *conf)
 				      " sets the limits here and goes before it",
 				      ours);
 	}
+	note_region(conf);
 	if (conf->disabled)
 		doctor_report(
 			DOCTOR_WARN, "configuration",

@@ -1,30 +1,12 @@
 #include "tools/doctor_loaded.h"
 
 #include "tools/doctor_report.h"
+#include "tools/soname.h"
 
 #include <dlfcn.h>
-#include <stdint.h>
 #include <string.h>
 
 #define TOPIC "preload"
-
-/* DT_SONAME of a loaded object, or "". */
-static const char *soname(const struct link_map *map)
-{
-	const char *strings = NULL;
-	uint64_t at = UINT64_MAX;
-
-	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
-		/* The linker leaves an offset here for the objects that it does not relocate. */
-		if (d->d_tag == DT_STRTAB)
-			strings = (const char *)(d->d_un.d_ptr < map->l_addr ?
-							 d->d_un.d_ptr + map->l_addr :
-							 d->d_un.d_ptr);
-		else if (d->d_tag == DT_SONAME)
-			at = d->d_un.d_val;
-	}
-	return strings && at != UINT64_MAX ? strings + at : "";
-}
 
 static const char *base_name(const char *path)
 {
@@ -61,7 +43,7 @@ void doctor_loaded_find(struct doctor_loaded *out)
 {
 	memset(out, 0, sizeof(*out));
 	for (const struct link_map *map = first_map(); map; map = map->l_next) {
-		const char *name = soname(map);
+		const char *name = soname_of(map);
 
 		if (!strcmp(name, "libration.so")) {
 			if (out->own_count < DOCTOR_LOADED_MAX)

@@ -181,6 +181,13 @@ void doctor_system_region(const char *path)
 		snprintf(dir, sizeof(dir), ".");
 	else
 		slash[slash == dir] = '\0';
+	if (path[0] != '/')
+		doctor_report(
+			DOCTOR_WARN, "region",
+			"%s depends on the folder in which a program is: those in another one are "
+			"another tenant, with all of the limit again; give a path that begins "
+			"with /",
+			path);
 	if (!file_system(dir))
 		return;
 	rc = try_lock(dir);

@@ -104,30 +104,33 @@ static const char *meant_by(const char *name)
 	return NULL;
 }
 
-static void report_name(const char *name)
+/* `line` is NAME=value; `place` follows the name. True when nothing is wrong with it. */
+static bool report_line(const char *line, const char *place)
 {
+	char name[NAME_BYTES], text[NAME_BYTES];
 	const char *meant;
-	char text[NAME_BYTES];
 
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(line, "="), line);
 	if (is_known(name) || is_indexed(name))
-		return;
+		return true;
 	tools_printable(name, text, sizeof(text));
 	if (!strncmp(name, "RATION_", 7)) {
 		doctor_report(DOCTOR_WARN, TOPIC,
-			      "%s is set, but there is no such variable; ration(7) lists them",
-			      text);
-		return;
+			      "%s%s is set, but there is no such variable; ration(7) lists them",
+			      text, place);
+		return false;
 	}
 	meant = meant_by(name);
 	if (meant)
-		doctor_report(DOCTOR_WARN, TOPIC, "%s is set, but nobody reads it; %s is read%s",
-			      text, meant,
+		doctor_report(DOCTOR_WARN, TOPIC, "%s%s is set, but nobody reads it; %s is read%s",
+			      text, place, meant,
 			      strstr(meant, "LIMIT") ? ", also with an index behind it, as in _0" :
 						       "");
+	return !meant;
 }
 
-/* As HAMi-core, conf_load() takes every other word for the default. */
-static void report_policy(const struct conf *conf)
+/* As HAMi-core, conf_load() takes every other word for the default. True when it is none. */
+static bool report_policy(const struct conf *conf)
 {
 	static const char *const words[] = { "force",   "FORCE",   "disable", "DISABLE",
 					     "default", "DEFAULT", "" };
@@ -137,21 +140,24 @@ static void report_policy(const struct conf *conf)
 
 	for (size_t i = 0; value && i < sizeof(words) / sizeof(*words); i++)
 		if (!strcmp(value, words[i]))
-			return;
+			return true;
 	if (value)
 		doctor_report(DOCTOR_WARN, TOPIC,
 			      "%s is '%s', which is none of force, disable and default: default is "
 			      "taken",
 			      name, tools_printable(value, text, sizeof(text)));
+	return !value;
 }
 
-void doctor_variables_report(const struct conf *conf)
+bool doctor_variables_report(const struct conf *conf)
 {
-	char name[NAME_BYTES];
+	bool is_right = true;
 
-	for (char **e = environ; *e; e++) {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e, "="), *e);
-		report_name(name);
-	}
-	report_policy(conf);
+	for (char **e = environ; *e; e++)
+		is_right &= report_line(*e, "");
+	for (size_t at = 0; at < conf->file_bytes; at += strlen(conf->file + at) + 1)
+		if (conf->file[at] != '#' && strchr(conf->file + at, '='))
+			is_right &= report_line(conf->file + at, " in " CONF_FILE);
+	is_right &= report_policy(conf);
+	return is_right;
 }

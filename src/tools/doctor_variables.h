@@ -3,5 +3,10 @@
 
 #include "base/conf.h"
 
-/* Reports names that nobody reads but that look like ones that are read, and words not understood. */
-void doctor_variables_report(const struct conf *conf);
+#include <stdbool.h>
+
+/*
+ * Reports names that nobody reads but that look like ones that are read, and words not understood.
+ * True when there are none.
+ */
+bool doctor_variables_report(const struct conf *conf);

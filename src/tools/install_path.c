@@ -1,5 +1,7 @@
 #include "tools/install_path.h"
 
+#include "tools/library_check.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -107,7 +109,8 @@ int install_path_library(char *out_path, size_t path_bytes, char *out_error, siz
 			return rc;
 		}
 	}
-	return give(path, " :\t\n", "libration.so", out_path, path_bytes, out_error, error_bytes);
+	rc = give(path, " :\t\n", "libration.so", out_path, path_bytes, out_error, error_bytes);
+	return rc < 0 ? rc : library_check(path, out_error, error_bytes);
 }
 
 int install_path_sim(char *out_path, size_t path_bytes, char *out_error, size_t error_bytes)

@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /*
- * Path of libration.so: absolute and without a blank or a colon, at which LD_PRELOAD would be cut.
- * 0, or -errno with a line in out_error.
+ * Path of libration.so: absolute, without a blank or a colon, at which LD_PRELOAD would be cut, and
+ * of a file that can be loaded. 0, or -errno with a line in out_error.
  */
 int install_path_library(char *out_path, size_t path_bytes, char *out_error, size_t error_bytes);
 

@@ -1,5 +1,6 @@
 #include "tools/limit.h"
 
+#include "base/conf.h"
 #include "base/limits.h"
 #include "base/units.h"
 #include "tools/limit_change.h"
@@ -224,6 +225,27 @@ static int change(const char *tenant, const char *path, const char *const specs[
 	return TOOLS_OK;
 }
 
+static const char *getenv_nothing(const char *name)
+{
+	(void)name;
+	return NULL;
+}
+
+/* False, with a complaint, where the operator's file has a say in what is to be changed. */
+static bool may_change(const char *const specs[LIMITS_KINDS])
+{
+	static struct conf conf;
+
+	if (conf_load(&conf, CONF_FILE, getenv_nothing) < 0) {
+		tools_complain(COMMAND, "%s", conf.error);
+		return false;
+	}
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (specs[kind] && tools_is_operators(COMMAND, &conf, kind))
+			return false;
+	return true;
+}
+
 int limit_main(int argc, char **argv)
 {
 	static const struct argp argp = { option_table, parse_option, "TENANT", doc,
@@ -241,5 +263,5 @@ int limit_main(int argc, char **argv)
 		return rc;
 	if (!opt.specs[LIMITS_MEM] && !opt.specs[LIMITS_SM])
 		return show(path);
-	return change(opt.tenant, path, opt.specs);
+	return may_change(opt.specs) ? change(opt.tenant, path, opt.specs) : TOOLS_UNHEALTHY;
 }

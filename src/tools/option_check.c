@@ -19,6 +19,18 @@ static const struct argp_option *find_short(const struct argp_option *table, cha
 	return NULL;
 }
 
+/* True when `name` is the whole name of a long option. */
+static bool is_long(const struct argp_option *table, const char *name, size_t len)
+{
+	for (; table->name; table++)
+		if (!strncmp(table->name, name, len) && !table->name[len])
+			return true;
+	for (int i = 0; i < COMMON; i++)
+		if (!strncmp(common[i], name, len) && !common[i][len])
+			return true;
+	return false;
+}
+
 /* The row that `name` or its beginning means. *out_is_known: also one of argp's own. */
 static const struct argp_option *find_long(const struct argp_option *table, const char *name,
 					   size_t len, bool *out_is_known)
@@ -80,6 +92,12 @@ bool option_check(const char *command, int argc, char **argv, const struct argp_
 			continue;
 		}
 		if (arg[1] != '-') {
+			/* As letters, -name would be the name "ame". */
+			if (is_long(table, arg + 1, len - 1)) {
+				tools_complain(command, "'%.*s' has one dash; write -%.*s",
+					       (int)len, arg, (int)len, arg);
+				return false;
+			}
 			i += letters_need_next(table, arg + 1);
 			continue;
 		}

@@ -61,8 +61,7 @@ static const struct argp_option option_table[] = {
 	{ "mem", 'm', "SPEC", 0, "memory limit", 0 },
 	{ "sm", 't', "SPEC", 0, "limit of GPU time, in percent", 0 },
 	{ "name", 'n', "NAME", 0, "name of the tenant (letters, digits and . _ -)", 0 },
-	{ "movable", KEY_MOVABLE, NULL, 0, "its memory may leave the GPU: see `ration suspend`",
-	  0 },
+	{ "movable", KEY_MOVABLE, NULL, 0, "its memory may leave the GPU (ration suspend)", 0 },
 	{ "oversubscribe", KEY_OVERSUBSCRIBE, NULL, 0,
 	  "its memory is movable, and what the GPU has no room for lies in host memory", 0 },
 	{ "resident", KEY_RESIDENT, "SIZE", 0,
@@ -203,13 +202,9 @@ static int check_operator(const struct conf *conf)
 			       conf_name(paths[i]));
 		return TOOLS_FAILED;
 	}
-	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++) {
-		if (!*opt.specs[kind] || !*conf_spec(conf, kind))
-			continue;
-		tools_complain(COMMAND, "the limits are set by %s; %s cannot change them",
-			       conf_source(conf, kind), tools_limit_option(kind));
-		return TOOLS_FAILED;
-	}
+	for (enum limits_kind kind = 0; kind < LIMITS_KINDS; kind++)
+		if (*opt.specs[kind] && tools_is_operators(COMMAND, conf, kind))
+			return TOOLS_FAILED;
 	return TOOLS_OK;
 }
 

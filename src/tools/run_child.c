@@ -32,6 +32,11 @@ static bool is_in_path(const char *name)
 	return false;
 }
 
+static bool is_there(const char *name)
+{
+	return strchr(name, '/') ? access(name, F_OK) == 0 : is_in_path(name);
+}
+
 _Noreturn static void execute(const char *command, char **argv)
 {
 	int error;
@@ -41,6 +46,13 @@ _Noreturn static void execute(const char *command, char **argv)
 	/* A directory of PATH that is closed to us says so, though the program is nowhere. */
 	if (error == EACCES && !strchr(argv[0], '/') && !is_in_path(argv[0]))
 		error = ENOENT;
+	if (error == ENOENT && is_there(argv[0])) {
+		tools_complain(command,
+			       "cannot run '%s': it is there, but not the interpreter that it "
+			       "names",
+			       argv[0]);
+		_exit(TOOLS_CANNOT_EXECUTE);
+	}
 	tools_complain(command, "cannot run '%s' (%s)", argv[0], strerror(error));
 	_exit(error == ENOENT || error == ENOTDIR ? TOOLS_NOT_FOUND : TOOLS_CANNOT_EXECUTE);
 }

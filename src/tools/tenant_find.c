@@ -80,20 +80,34 @@ static int choose(const char *command, const char *tenant, const struct tenant_l
 }
 
 /* The file of the tenant whose directory was given; of another path, the path itself. */
-static void find_in_directory(const char *path, char *out_path, size_t path_bytes)
+static int find_in_directory(const char *command, const char *path, char *out_path,
+			     size_t path_bytes)
 {
 	glob_t found = { 0 };
 	char pattern[4096];
 	struct stat st;
+	size_t count;
 
 	snprintf(out_path, path_bytes, "%s", path);
 	/* A name that glob(3) would take for a pattern is nobody's whom `ration run` made. */
 	if (sys_stat(path, &st) < 0 || !S_ISDIR(st.st_mode) || strpbrk(path, "*?[\\"))
-		return;
+		return TOOLS_OK;
+	if (access(path, R_OK | X_OK) < 0) {
+		tools_complain(command,
+			       "%s: the directory belongs to uid %u and uid %u may not read it",
+			       path, (unsigned)st.st_uid, (unsigned)geteuid());
+		return TOOLS_UNHEALTHY;
+	}
 	snprintf(pattern, sizeof(pattern), "%s/*.region", path);
-	if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1)
+	count = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+	if (count == 1)
 		snprintf(out_path, path_bytes, "%s", found.gl_pathv[0]);
+	else
+		tools_complain(command, "%s: holds %s", path,
+			       count ? "several files of tenants; give the path of one" :
+				       "no tenant");
 	globfree(&found);
+	return count == 1 ? TOOLS_OK : TOOLS_UNHEALTHY;
 }
 
 int tenant_find(const char *command, const char *tenant, char *out_path, size_t path_bytes)
@@ -101,10 +115,8 @@ int tenant_find(const char *command, const char *tenant, char *out_path, size_t 
 	struct tenant_list list;
 	int rc;
 
-	if (strchr(tenant, '/')) {
-		find_in_directory(tenant, out_path, path_bytes);
-		return TOOLS_OK;
-	}
+	if (strchr(tenant, '/'))
+		return find_in_directory(command, tenant, out_path, path_bytes);
 	rc = tenant_list_read(false, pass_over, &list);
 	if (rc < 0) {
 		tools_complain(command, "%s", strerror(-rc));

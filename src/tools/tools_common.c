@@ -36,6 +36,15 @@ const char *tools_getenv(const char *name)
 	return getenv(name);
 }
 
+bool tools_is_operators(const char *command, const struct conf *conf, enum limits_kind kind)
+{
+	if (!*conf_spec(conf, kind))
+		return false;
+	tools_complain(command, "the limits are set by %s; %s cannot change them",
+		       conf_source(conf, kind), tools_limit_option(kind));
+	return true;
+}
+
 const char *tools_limit_option(enum limits_kind kind)
 {
 	return kind == LIMITS_MEM ? "--mem" : "--sm";

@@ -3,8 +3,10 @@
  */
 #pragma once
 
+#include "base/conf.h"
 #include "base/limits.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum tools_exit {
@@ -28,6 +30,12 @@ char *tools_printable(const char *text, char *out, size_t out_bytes);
 
 /* getenv(3), as base/conf.h wants it. */
 const char *tools_getenv(const char *name);
+
+/*
+ * True, with a complaint, where the operator's file sets limits of the kind: no option changes them.
+ * `conf` has those of no other place.
+ */
+bool tools_is_operators(const char *command, const struct conf *conf, enum limits_kind kind);
 
 /* The option that sets limits of a kind: "--mem", "--sm". */
 const char *tools_limit_option(enum limits_kind kind);

@@ -11,6 +11,7 @@
 /* Costs of the driver's calls, and how late a sleeper wakes. */
 #define START_NS INT64_C(2500) /* from a submission to its start on an idle stream, and up to */
 #define START_MORE_NS INT64_C(1000)
+#define LAUNCH_MORE_NS INT64_C(1200) /* a launch later than an event, so much on an H200 */
 #define RECORD_NS INT64_C(200)
 #define SYNC_NS INT64_C(3000)
 #define SYNC_MORE_NS INT64_C(2000)
@@ -229,7 +230,7 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 		mark(thread->process, lane, METER_BEFORE, at, NULL, now_ns);
 	}
 	now_ns += about(queue, tenant->program.launch_ns, tenant->program.launch_ns / 32);
-	op.ready_ns = about(queue, now_ns + START_NS, START_MORE_NS);
+	op.ready_ns = about(queue, now_ns + START_NS + LAUNCH_MORE_NS, START_MORE_NS);
 	gpu_submit(at, &op);
 	if (meter_launched(meter, &thread->meter, lane, now_ns))
 		mark(thread->process, lane, METER_AFTER, at, work, now_ns + RECORD_NS);
@@ -270,11 +271,29 @@ static void choose_kernel(struct tenant_thread *thread)
 	}
 }
 
+/* What the thread waited for has ended: the stream, or the launch that is so deep in it. */
+static void end_of_wait(struct tenant_thread *thread, uint64_t key, uint64_t depth, int64_t now_ns)
+{
+	struct meter *meter = thread->process->meter;
+	const struct marker_point *point =
+		&thread->points[thread->at][(thread->submitted[thread->at] - depth) % TENANT_DEPTH];
+	const struct lane *lane = meter_lane_known(&thread->meter, key);
+
+	if (depth == 1 ? lane && meter_wait_is_spare(meter, lane, thread->wait_begin_ns, now_ns) :
+			 meter_wait_is_spare(meter, &point->stream->lanes[0], thread->wait_begin_ns,
+					     now_ns))
+		return;
+	tenant_read(thread->process);
+	if (depth == 1)
+		marker_waited(meter, key, 1, thread->wait_begin_ns, now_ns);
+	else
+		marker_reached(meter, point, thread->wait_begin_ns, now_ns);
+}
+
 /* True if the thread has to wait before it launches into its stream; says what its wait told. */
 static bool must_wait(struct tenant_thread *thread)
 {
 	const struct tenant_program *program = &thread->tenant->program;
-	struct meter *meter = thread->process->meter;
 	int64_t now_ns = thread->tenant->queue->now_ns;
 	uint64_t in_flight = thread->submitted[thread->at] - thread->ended[thread->at];
 	uint64_t depth = program->is_blind ? DRIVER_QUEUE : (uint64_t)program->depth;
@@ -288,15 +307,7 @@ static bool must_wait(struct tenant_thread *thread)
 		uint64_t key =
 			(uint64_t)(thread->streams[thread->at] - thread->tenant->gpu->streams) + 1;
 
-		tenant_read(thread->process);
-		if (depth == 1)
-			marker_waited(meter, key, 1, thread->wait_begin_ns, now_ns);
-		else
-			marker_reached(meter,
-				       &thread->points[thread->at]
-						      [(thread->submitted[thread->at] - depth) %
-						       TENANT_DEPTH],
-				       thread->wait_begin_ns, now_ns);
+		end_of_wait(thread, key, depth, now_ns);
 	}
 	thread->wait_begin_ns = 0;
 	thread->is_waking = false;

@@ -22,12 +22,14 @@ def test_help_lists_the_commands(ration):
     assert "probe" not in out.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "ps", "limit", "doctor"])
+@pytest.mark.parametrize("command", ["run", "ps", "limit", "suspend", "resume", "doctor"])
 def test_help_of_each_command(ration, command):
     out = ration(command, "--help")
     assert out.returncode == 0
     assert out.stdout.startswith(f"Usage: ration {command} ")
     assert ration("help", command).stdout == out.stdout
+    # A line that is just filled is followed by one of blanks.
+    assert not re.search(r"^ +$", out.stdout, re.M)
 
 
 def test_without_arguments_it_says_how_to_use_it(ration):
@@ -60,12 +62,23 @@ def test_unknown_option(ration, command):
     assert options and all(option in out.stderr for option in options)
 
 
+@pytest.mark.parametrize("command, word", [("run", "-mem"), ("run", "-mem=1g"), ("run", "-name"), ("run", "-movable"),
+                                           ("limit", "-sm"), ("suspend", "-deep"), ("ps", "-json"), ("run", "-help")])
+def test_a_long_option_with_one_dash(ration, command, word):
+    """Taken for letters -mem would be the memory limit "em", -name the name "ame"."""
+    out = ration(command, word, "1g", "true")
+    assert (out.returncode, out.stdout) == (2, "")
+    name = word.split("=")[0]
+    assert out.stderr == f"ration {command}: '{name}' has one dash; write -{name}\n"
+
+
 def test_words_that_are_no_options_of_ours(ration):
     """Values, what a command is given, abbreviations."""
     assert ration("run", "--mem", "1g", "echo", "--frob").stdout == "--frob\n"
     assert ration("run", "-m", "1g", "--nam=a", "--", "echo", "--frob").stdout == "--frob\n"
     assert "--name: '--frob' " in ration("run", "-n", "--frob", "true").stderr
     assert "--name: '--frob' " in ration("run", "--name", "--frob", "true").stderr
+    assert "--name: '-mem' " in ration("run", "-n", "-mem", "true").stderr
     assert "no tenant '--frob'" in ration("limit", "--", "--frob").stderr
 
 

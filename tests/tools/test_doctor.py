@@ -265,6 +265,25 @@ def test_operators_file(ration, sim, library, tmp_path):
     assert any("RATION_MEM" in line and "/overrideEnv" in line for line in lines(out, "warn"))
 
 
+def test_an_operators_limit_without_a_region(ration, sim, tmp_path):
+    """A program that names another file is another tenant, and has the limit once more."""
+    for text, is_told in (("RATION_MEM=1g", True), ("CUDA_DEVICE_SM_LIMIT=30", True), ("RATION_LOG=info", False),
+                          ("RATION_MEM=1g\nRATION_REGION=/dev/shm/ration-test-r", False),
+                          ("RATION_MEM=1g\nCUDA_DEVICE_MEMORY_SHARED_CACHE=/dev/shm/ration-test-r", False)):
+        folder = tmp_path / str(len(text))
+        folder.mkdir()
+        out = overlaid(ration, folder, text, [ration.path, "doctor", "--sim=mem=8g"])
+        assert any("RATION_REGION" in line for line in lines(out, "note", "configuration")) == is_told, out.stdout
+
+
+def test_names_in_the_operators_file_that_nobody_reads(ration, sim, tmp_path):
+    text = "# RATION_NOTE=1\n#CUDA_DEVICE_SM_LIMIT=9\nRATION_MEMORY=1g\nSOMETHING=else\nCUDA_DEVICE_MEM_LIMIT=1g\nno sign"
+    out = overlaid(ration, tmp_path, text, [ration.path, "doctor", "--sim=mem=8g"])
+    first, second = lines(out, "warn", "configuration")
+    assert "RATION_MEMORY in /overrideEnv is set, but" in first
+    assert "CUDA_DEVICE_MEM_LIMIT in /overrideEnv is set, but" in second
+
+
 def test_run_does_not_go_over_the_operators_head(ration, tmp_path):
     out = overlaid(ration, tmp_path, "CUDA_DEVICE_MEMORY_LIMIT=1g",
                    [ration.path, "run", "--mem", "2g", "true"])
@@ -276,6 +295,23 @@ def test_run_does_not_loosen_the_operators_gpu_time(ration, tmp_path):
     out = overlaid(ration, tmp_path, "CUDA_DEVICE_SM_LIMIT=30", [ration.path, "run", "--sm", "90", "true"])
     assert out.returncode == 125
     assert "CUDA_DEVICE_SM_LIMIT in /overrideEnv; --sm cannot change them" in out.stderr
+
+
+@pytest.mark.parametrize("text, option, says", [
+    ("RATION_MEM=1g", ["--mem", "5g"], "the limits are set by RATION_MEM in /overrideEnv; --mem cannot change them"),
+    ("RATION_MEM=1g", ["--mem", "512m"], "--mem cannot change them"),
+    ("RATION_MEM=1g", ["--sm", "30", "--mem", "5g"], "--mem cannot change them"),
+    ("CUDA_DEVICE_SM_LIMIT_0=30", ["--sm", "0:90"], "set by CUDA_DEVICE_SM_LIMIT_0 in /overrideEnv; --sm cannot"),
+    ("RATION_MEM=4x", ["--mem", "5g"], "RATION_MEM in /overrideEnv: '4x'"),
+    ("RATION_MEM=1g", ["--sm", "30"], None), ("RATION_NAME=x", ["--mem", "5g"], None), ("", ["--mem", "5g"], None)])
+def test_limit_does_not_go_over_the_operators_head(ration, tmp_path, text, option, says):
+    inner = f"{ration.path} limit t {' '.join(option)}; status=$?; {ration.path} limit t; exit $status"
+    # The tenant begins where the file is not wrong.
+    script = f"RATION_MEM=1g {ration.path} run --name t sh -c 'echo \"$1\" >/overrideEnv; {inner}' sh \"$1\""
+    out = overlaid(ration, tmp_path, text if "4x" not in text else "", ["sh", "-c", script, "sh", text])
+    assert out.returncode == (1 if says else 0), out.stderr
+    assert says is None or (says in out.stderr and out.stderr.count("\n") == 1 and "->" not in out.stdout)
+    assert says is not None or "->" in out.stdout
 
 
 def test_run_does_not_leave_the_operators_region(ration, tmp_path):
@@ -298,6 +334,17 @@ def test_configuration_that_cannot_be_understood(ration, sim, name, value):
 def test_variable_that_does_not_exist(ration, sim):
     out = ration("doctor", "--sim", env={"RATION_MEMORY": "1g"})
     assert any("RATION_MEMORY" in line for line in lines(out, "warn", "configuration"))
+    # Nor is it said in the next line that all is well.
+    assert lines(out, "ok", "configuration") == []
+    assert lines(ration("doctor", "--sim"), "ok", "configuration") != []
+
+
+def test_a_region_that_depends_on_the_folder(ration, sim, library, tmp_path):
+    """Programs in two folders are two tenants, each with all of the limit."""
+    env = {"LD_PRELOAD": library, "LD_LIBRARY_PATH": sim, "RATION_MEM": "1g"}
+    for path, is_warned in (("x.region", True), ("./x.region", True), (tmp_path / "x.region", False)):
+        out = ration("doctor", env={**env, "RATION_REGION": path}, cwd=tmp_path)
+        assert any("begins with /" in line for line in lines(out, "warn", "region")) == is_warned
 
 
 @pytest.mark.parametrize("name, meant", [
@@ -347,13 +394,15 @@ def test_library_that_is_not_there(ration, sim):
     assert lines(out, "ok", "driver") and lines(out, "ok", "kernel")
 
 
-def test_library_that_does_not_come_up(ration, sim, tmp_path):
-    """Something else under its name: every way leads past it."""
+def test_library_that_is_another(ration, sim, tmp_path):
+    """Something else under its name."""
     fake = tmp_path / "libration.so"
     shutil.copy(sim / "libnvidia-ml.so.1", fake)
     out = ration("doctor", "--sim", env={"RATION_LIB": fake})
     assert out.returncode == 1
-    assert any("did not come up" in line for line in lines(out, "FAIL", "interception"))
+    assert any(str(fake) in line for line in lines(out, "FAIL", "preload"))
+    # The rest is looked at all the same.
+    assert lines(out, "ok", "driver") and lines(out, "ok", "kernel")
 
 
 def test_library_behind_another(ration, sim, library, tmp_path):

@@ -267,7 +267,7 @@ def test_gpu_time_before_a_device_is_used(ration, place):
 
 @pytest.mark.parametrize("sm,says", [
     ("0", "zero"), ("101", "too big"), ("-5", "negative"), ("abc", "abc"), ("30x", "30x"),
-    ("", "--sm"), ("1:", "empty"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
+    ("", "--sm"), ("1:", "nothing behind the colon"), ("0:30,0:50", "given twice"), ("2:30", "no device '2'"),
     ("0:30", "lift the limit of device 1, now 50 %; give it one too, 100 for none")])
 def test_wrong_limits_of_gpu_time_change_nothing(ration, place, sm, says):
     path = place(two_devices(sm_spec="0:50,1:50", sm_limits=(50, 50)))
@@ -455,6 +455,29 @@ def test_who_may_not_write(ration, place, open_copy):
     assert out.returncode == 1
     assert "belongs to uid 0 and uid 65534 may not write it" in out.stderr
     assert limits(path) == [GIB, 2 * GIB]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+@pytest.mark.parametrize("command", [["limit"], ["limit", "--mem", "3g"], ["suspend"]])
+def test_the_directory_of_another_user(ration, place, open_copy, command):
+    path = place(two_devices())
+    path.parent.chmod(0o711)
+    for part in path.parent.parents:
+        if part.stat().st_uid == 0 and str(part).startswith("/tmp/"):
+            part.chmod(part.stat().st_mode | 0o055)
+    out = subprocess.run([open_copy, *command, str(path.parent)], capture_output=True, text=True, user=65534,
+                         group=65534, extra_groups=[], check=False)
+    assert out.returncode == 1
+    assert out.stderr == (f"ration {command[0]}: {path.parent}: the directory belongs to uid 0 and uid 65534 may "
+                          "not read it\n")
+    assert limits(path) == [GIB, 2 * GIB]
+
+
+@pytest.mark.parametrize("command", [["limit"], ["limit", "--mem", "3g"], ["suspend"]])
+def test_a_directory_that_is_no_tenant_s(ration, tmp_path, command):
+    out = ration(*command, f"{tmp_path}/")
+    assert out.returncode == 1
+    assert out.stderr == f"ration {command[0]}: {tmp_path}/: holds no tenant\n"
 
 
 @pytest.mark.parametrize("options,says", [

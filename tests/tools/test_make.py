@@ -141,6 +141,16 @@ def test_what_the_readme_shows(sim, tmp_path, command, output):
     assert sorted(out.stdout.splitlines()) == sorted(output)
 
 
+def test_the_demo_builds_what_it_starts():
+    """And not the tests, which take longer than all else."""
+    rule = re.search(r"^demo:.*?--target (.*?)$", (ROOT / "Makefile").read_text(), re.M | re.S)
+    out = subprocess.run(["ninja", "-C", conftest.BUILD, "-t", "commands", *rule[1].split()],
+                         text=True, capture_output=True, timeout=60, check=True)
+    for made in ("libration.so", "ration", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "examples/hog"):
+        assert re.search(rf" -o {re.escape(made)} ", out.stdout), made
+    assert "tests/" not in out.stdout
+
+
 def test_the_check_of_a_gpu_without_one(tmp_path):
     """In a place where nvidia-smi cannot be found."""
     (tmp_path / "python3").symlink_to("/usr/bin/python3")

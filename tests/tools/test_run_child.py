@@ -63,6 +63,18 @@ def test_not_found_where_a_directory_of_the_path_is_closed(ration, open_copy, tm
     assert "No such file" in out.stderr
 
 
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_command_whose_interpreter_is_missing(ration, tmp_path, by_path):
+    """As of a virtual environment that was moved: the file itself is there."""
+    script = tmp_path / "train.py"
+    script.write_text("#!/nonexistent/bin/python3\n")
+    script.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    out = ration("run", script.name if by_path else script, env=env)
+    assert (out.returncode, out.stdout) == (126, "")
+    assert "interpreter" in out.stderr and "train.py" in out.stderr and out.stderr.count("\n") == 1
+
+
 def test_not_executable(ration, tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")

@@ -234,6 +234,22 @@ def test_library_that_is_not_there(ration):
     assert "RATION_LIB" in out.stderr and "/nonexistent/libration.so" in out.stderr
 
 
+@pytest.mark.parametrize("kind", ["text", "empty", "directory", "another"])
+def test_library_that_is_none(ration, sim, tmp_path, kind):
+    """The linker passes over what it cannot preload: the program would run without a limit."""
+    path = tmp_path / "libration.so"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "another":
+        shutil.copy(sim / "libnvidia-ml.so.1", path)
+    else:
+        path.write_text("no library\n" * 99 if kind == "text" else "")
+    out = ration("run", "--mem", "1g", "echo", "it runs", env={"RATION_LIB": path})
+    assert (out.returncode, out.stdout) == (125, "")
+    assert str(path) in out.stderr and "RATION_LIB" in out.stderr and out.stderr.count("\n") == 1
+    assert ration.regions() == []
+
+
 def test_library_where_the_linker_would_cut_its_path(ration, tmp_path):
     lib = tmp_path / "a b" / "libration.so"
     lib.parent.mkdir()

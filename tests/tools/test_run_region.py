@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 
+import conftest
 import pytest
 import region
 
@@ -329,13 +330,14 @@ def test_directory_in_tmp_that_belongs_to_somebody_else(ration, open_copy):
     if os.geteuid() != 0:
         pytest.skip("needs root to become another user")
     script = ('mount -t tmpfs none /tmp && mkdir /tmp/ration-65533 && chmod 777 /tmp/ration-65533 && '
+              'cp "/proc/self/fd/$2" /tmp/libration.so && chmod 755 /tmp/libration.so && '
               'exec setpriv --reuid=65533 --regid=65533 --clear-groups "/proc/self/fd/$1" run true')
     env = {k: v for k, v in ration.env.items() if k not in ("RATION_DIR", "XDG_RUNTIME_DIR")}
-    env["RATION_LIB"] = "/dev/null"
-    with open(open_copy, "rb") as binary:
-        fd = binary.fileno()
-        out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(fd)], env=env, text=True,
-                             pass_fds=(fd,), capture_output=True, timeout=60, check=False)
+    env["RATION_LIB"] = "/tmp/libration.so"
+    with open(open_copy, "rb") as binary, open(conftest.BUILD / "libration.so", "rb") as library:
+        fds = (binary.fileno(), library.fileno())
+        out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", *map(str, fds)], env=env, text=True,
+                             pass_fds=fds, capture_output=True, timeout=60, check=False)
     if "unshare" in out.stderr or "mount:" in out.stderr:
         pytest.skip("no mounts here")
     assert out.returncode == 125

@@ -174,3 +174,17 @@ def test_a_musl_program_runs(ration, tmp_path):
         subprocess.run(["musl-gcc", *options, "-o", tmp_path / "hello", source], check=True)
         out = ration("run", "--mem", "1g", tmp_path / "hello")
         assert (out.returncode, out.stdout, out.stderr) == (4, "hello\n", "")
+
+
+def test_a_program_of_the_cuda_runtime_is_told_why_it_does_not_run(ration, sim):
+    """The runtime asks for private tables first, and makes "named symbol not found" of the answer."""
+    program = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+table, uuid = ctypes.c_void_p(), (ctypes.c_char * 16)()
+assert [cuda.cuGetExportTable(ctypes.byref(table), uuid) for _ in range(2)] == [500, 500]
+"""
+    out = ration("run", "--sim", sys.executable, "-c", program)
+    assert (out.returncode, out.stdout) == (0, "")
+    assert out.stderr.count("\n") == 1
+    assert out.stderr.startswith("ration-sim: ") and "CUDA runtime" in out.stderr

@@ -151,7 +151,7 @@ static void test_what_cannot_be_understood(void **state)
 		{ "RATION_SM=abc", "RATION_SM:", "'abc'" },
 		{ "RATION_SM=30x", "RATION_SM:", "'30x'" },
 		{ "RATION_SM=", "RATION_SM:", "is empty" },
-		{ "RATION_SM=1:", "RATION_SM:", "is empty" },
+		{ "RATION_SM=1:", "RATION_SM:", "nothing behind the colon" },
 		{ "RATION_SM=0:30,0:50", "RATION_SM:", "twice" },
 		{ "CUDA_DEVICE_SM_LIMIT=lots", "CUDA_DEVICE_SM_LIMIT:", "'lots'" },
 		{ "CUDA_DEVICE_SM_LIMIT=-1", "CUDA_DEVICE_SM_LIMIT:", "'-1'" },
@@ -436,7 +436,7 @@ static void test_index_out_of_reach_in_the_file(void **state)
 	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT_99=1g\n",
 				   ENV("CUDA_DISABLE_CONTROL=true", "RATION_MEM=5g")),
 			 -EINVAL);
-	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT_99: ");
+	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT_99 in /overrideEnv: ");
 	assert_false(conf.disabled);
 }
 
@@ -752,8 +752,53 @@ static void test_wrong_values_in_the_file(void **state)
 	assert_int_equal(load_file("CUDA_DEVICE_MEMORY_LIMIT=4x\n",
 				   ENV("CUDA_DEVICE_MEMORY_LIMIT=1g")),
 			 -EINVAL);
-	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT");
-	assert_says(conf.error, "'4x'");
+	assert_says(conf.error, "CUDA_DEVICE_MEMORY_LIMIT in /overrideEnv: '4x'");
+	/* And where it is the environment's, the file is not named. */
+	assert_int_equal(load_file("RATION_LOG=info\n", ENV("RATION_MEM=4x")), -EINVAL);
+	assert_says(conf.error, "RATION_MEM: '4x'");
+}
+
+/* As a shell or another program would take it: under that name nobody looks for a limit. */
+static void test_limits_in_the_file_that_are_no_lines_of_it(void **state)
+{
+	static const char *const wrong[] = {
+		"export RATION_MEM=1g",
+		"  RATION_MEM=1g",
+		"\tRATION_SM=30",
+		"RATION_MEM = 1g",
+		"RATION_MEM: 1g",
+		"RATION_MEM 1g",
+		"RATION_MEM",
+		"ration_mem=1g",
+		"\xef\xbb\xbfRATION_MEM=1g",
+		"\"RATION_MEM\"=1g",
+		"export CUDA_DEVICE_SM_LIMIT=3",
+		"CUDA_DEVICE_MEMORY_LIMIT_0 =1g",
+		"ENV RATION_MEM=1g",
+		"set -x RATION_MEM 1g",
+	};
+	static const char *const right[] = {
+		"# RATION_MEM=1g",
+		"#RATION_MEM=1g",
+		"  # export RATION_MEM=1g",
+		"RATION_MEMORY=1g",
+		"export PATH=/x",
+		"NOTE=RATION_MEM",
+		"CUDA_DEVICE_MEMORY_LIMITS=1g",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		if (load_file(wrong[i], ENV("CUDA_DISABLE_CONTROL=true")) != -EINVAL)
+			fail_msg("'%s' was passed over", wrong[i]);
+		assert_says(conf.error, "/overrideEnv: ");
+		assert_says(conf.error, "NAME=value");
+		/* Nor may the environment switch off what was meant as a limit. */
+		assert_false(conf.disabled);
+	}
+	for (size_t i = 0; i < sizeof(right) / sizeof(*right); i++)
+		if (load_file(right[i], ENV()) != 0)
+			fail_msg("'%s': %s", right[i], conf.error);
 }
 
 /* A file that is there and cannot be read whole may hold a limit: that is no "no limit". */
@@ -859,6 +904,7 @@ int main(void)
 		scratch_test(test_last_line_holds),
 		scratch_test(test_limits_of_the_file_go_before_all),
 		scratch_test(test_wrong_values_in_the_file),
+		scratch_test(test_limits_in_the_file_that_are_no_lines_of_it),
 		scratch_test(test_file_that_cannot_be_read),
 		scratch_test(test_file_without_the_right_to_read),
 		scratch_test(test_file_of_zeros_and_no_end),

@@ -1,7 +1,7 @@
 /*
- * The way of a body: the addresses of its instructions as they followed each other in one run. A later
- * run gets to any place of it by a breakpoint, where single steps stop it at each instruction before.
- * The program is linked with -z now, so that no call takes another way the first time.
+ * The way of a body: the addresses of its instructions as they followed each other in one run. A
+ * later run gets to any place of it by a breakpoint, where single steps stop it at each instruction
+ * before. The program is linked with -z now, so that no call takes another way the first time.
  * A run that goes another way is stopped elsewhere, or ends: a test counts where it was stopped.
  */
 #pragma once
@@ -88,7 +88,7 @@ static inline long step_way_from(const struct step_way *way, long n)
 	return best;
 }
 
-/* Runs the child until it has come `visits` times to `address`. False when it ended before: unwaited. */
+/* Runs the child until it has come so often to `address`. False when it ended before: unwaited. */
 static inline bool step_way_visit(pid_t pid, uintptr_t address, int visits)
 {
 #if defined __x86_64__

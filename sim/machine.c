@@ -4,6 +4,7 @@
 #include "machine_settings.h"
 
 #include "base/clock.h"
+#include "base/pid.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -307,6 +308,8 @@ static void move_in(struct machine_self *self, struct machine_file *file, int sl
 	machine_process_clear(slot);
 	machine_life_begin(&file->slot[slot].life);
 	atomic_store_explicit(&file->slot[slot].pid_namespace, self->pid_namespace,
+			      memory_order_relaxed);
+	atomic_store_explicit(&file->slot[slot].start_ticks, pid_start((int)getpid()),
 			      memory_order_relaxed);
 	atomic_store_explicit(&file->slot[slot].pid, (uint32_t)getpid(), memory_order_release);
 	/* A parent's devices stay as they are under its child's readers. */

@@ -7,7 +7,8 @@
  * Byte locks (open file description locks) at MACHINE_BYTES: byte `slot` is write-locked by the
  * living owner of that slot for as long as it lives; byte MACHINE_BYTE_SETUP by who creates the file
  * or takes a slot. A read lock on a slot's byte can be had when its owner is dead, by several at
- * once; it keeps the slot from being taken and is the right to clear what the dead process left.
+ * once; it keeps the slot from being taken and is the right to clear what the dead process left, as
+ * soon as its exit is over: a card has the memory back after the kernel has let go of the lock.
  * Clearing may be done twice, and at the same time. Who looks at many slots asks the kernel only of
  * those whose `life` is not sure.
  */
@@ -25,7 +26,7 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 7,
+	MACHINE_LAYOUT = 8,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
@@ -72,6 +73,7 @@ struct machine_slot {
 	_Atomic uint32_t pid; /* in the process's own pid namespace; 0 = free */
 	uint32_t pad;
 	_Atomic uint64_t pid_namespace; /* inode number, 0 = unknown */
+	_Atomic uint64_t start_ticks;   /* base/pid.h */
 	_Atomic uint64_t contexts;      /* bit per device */
 	pthread_mutex_t life;           /* machine_life.h */
 	/* machine_checkpoint.c; any process */

@@ -1,6 +1,7 @@
 #include "machine_file.h"
 
 #include "base/clock.h"
+#include "base/pid.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -61,12 +62,22 @@ void machine_process_clear(int slot)
 	atomic_store_explicit(&file->slot[slot].pid, 0, memory_order_release);
 }
 
+/* Whether the kernel may not have come to the descriptors of a card yet, for all that can be seen. */
+static bool is_leaving(const struct machine_slot *slot)
+{
+	return atomic_load_explicit(&slot->pid_namespace, memory_order_relaxed) ==
+		       machine_self()->pid_namespace &&
+	       pid_look((int)atomic_load(&slot->pid), atomic_load(&slot->start_ticks)) ==
+		       PID_ENDING;
+}
+
 /* Clears a used slot if its process is dead. */
 static void reap_slot(int fd, int slot)
 {
 	if (machine_byte_set(fd, F_RDLCK, MACHINE_BYTES + slot))
 		return;
-	machine_process_clear(slot);
+	if (!is_leaving(&machine_self()->file->slot[slot]))
+		machine_process_clear(slot);
 	(void)machine_byte_set(fd, F_UNLCK, MACHINE_BYTES + slot);
 }
 

@@ -1,12 +1,7 @@
 #include "base/clock.h"
 
+#include "base/proc_stat.h"
 #include "base/sys.h"
-#include "base/units.h"
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 void clock_sleep_ns(int64_t ns)
 {
@@ -33,22 +28,7 @@ int64_t clock_nap_ns(int64_t waited_ns)
 
 uint64_t clock_process_start(int pid)
 {
-	char path[32], text[1024], *at;
-	ssize_t n;
-	int fd;
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	/* The name in parentheses may hold anything; field 3 follows the last ')'. */
-	at = strrchr(text, ')');
-	for (int field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	return at ? units_parse_digits(at + 1, NULL) : 0;
+	return proc_stat_read(pid, &stat) ? stat.start_ticks : 0;
 }

@@ -1,12 +1,15 @@
 #include "base/pid.h"
 
 #include "base/clock.h"
+#include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "base/units.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -102,6 +105,65 @@ uint64_t pid_start(int pid)
 	if (!proc_is_ours() || (ours && namespace_of(pid, "time") != ours))
 		return 0;
 	return clock_process_start(pid);
+}
+
+/* Whether the process that `now` was read of is the one that began then. */
+enum same { IS_ANOTHER, MAY_BE_SAME, IS_SAME };
+
+static enum same compare(int pid, uint64_t start_ticks, const struct proc_stat *now)
+{
+	uint64_t ours;
+
+	if (start_ticks == 0)
+		return MAY_BE_SAME;
+	if (now->start_ticks == start_ticks)
+		return IS_SAME;
+	/* It may read another start itself; one that ends has no time namespace any more. */
+	ours = time_namespace();
+	return ours && namespace_of(pid, "time") != ours ? MAY_BE_SAME : IS_ANOTHER;
+}
+
+static bool is_ended_thread(const struct proc_stat *s)
+{
+	return s->state == 'Z' || s->state == 'X';
+}
+
+static enum pid_life look_behind(int fd, int pid, uint64_t start_ticks)
+{
+	struct proc_stat stat;
+	bool is_read = proc_is_ours() && proc_stat_read(pid, &stat);
+	enum same same = is_read ? compare(pid, start_ticks, &stat) : MAY_BE_SAME;
+
+	if (same == IS_ANOTHER)
+		return PID_ENDED;
+	/* Whoever this is: there is nobody else by the number. */
+	if (fd >= 0 && sys_pidfd_has_ended(fd))
+		return PID_ENDED;
+	if (!is_read)
+		return PID_HIDDEN;
+	if (fd < 0 && is_ended_thread(&stat) && stat.threads <= 1)
+		return PID_ENDED;
+	if (!is_ended_thread(&stat) && !(stat.flags & PROC_STAT_EXITING))
+		return PID_RUNS;
+	/* One of that number that never ends must not pass for the one that did. */
+	return same == IS_SAME ? PID_ENDING : PID_HIDDEN;
+}
+
+enum pid_life pid_look(int pid, uint64_t start_ticks)
+{
+	enum pid_life life;
+	int fd;
+
+	if (pid <= 0)
+		return PID_ENDED;
+	fd = sys_pidfd_open(pid);
+	/* Where there are no such descriptors, or none for a thread that has the number now. */
+	if (fd < 0 && kill(pid, 0) < 0 && errno == ESRCH)
+		return PID_ENDED;
+	life = look_behind(fd, pid, start_ticks);
+	if (fd >= 0)
+		close(fd);
+	return life;
 }
 
 /* Whether process `pid` may have read `start_ticks` as its own start; 0 is what nobody knows. */

@@ -15,6 +15,27 @@ uint64_t pid_ipc_namespace(void);
  */
 uint64_t pid_start(int pid);
 
+/* How far a process is with its end. */
+enum pid_life {
+	/* It runs; /proc does not say whether its exit has begun, or whether it is the same. */
+	PID_HIDDEN,
+	PID_RUNS,
+	/*
+	 * Its exit has begun, or that of the thread it began with, and some of it is left; for who
+	 * knows that it gave up something that ends with all its threads: what it had open is being
+	 * closed.
+	 */
+	PID_ENDING,
+	/* Nothing of it is open any more; waited for or not. */
+	PID_ENDED,
+};
+
+/*
+ * That of process `pid` of our own namespace, which began at `start_ticks` (pid_start(); 0: not
+ * known). Another process by that number: it has ended.
+ */
+enum pid_life pid_look(int pid, uint64_t start_ticks);
+
 /*
  * How a process is called in our own namespace that calls itself `inner` in the namespace with this
  * inode, and began at `start_ticks` (pid_start(); 0: not known). 0 when that namespace is

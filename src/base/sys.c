@@ -4,8 +4,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +13,10 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* Linux 5.3, the same number everywhere */
+#endif
 
 int sys_fstat(int fd, struct stat *out_stat)
 {
@@ -28,6 +32,20 @@ int sys_stat(const char *path, struct stat *out_stat)
 pid_t sys_gettid(void)
 {
 	return (pid_t)syscall(SYS_gettid);
+}
+
+int sys_pidfd_open(pid_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+bool sys_pidfd_has_ended(int fd)
+{
+	struct pollfd look = { .fd = fd, .events = POLLIN };
+	struct timespec at_once = { 0, 0 };
+
+	/* Not poll(2), which is a cancellation point. */
+	return syscall(SYS_ppoll, &look, 1, &at_once, NULL, 0) == 1 && look.revents & POLLIN;
 }
 
 /* True when all pages of the memory are mapped; that they can be read is taken for granted. */

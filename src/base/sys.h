@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -14,6 +15,12 @@ int sys_stat(const char *path, struct stat *out_stat);
 
 /* The calling thread's id. */
 pid_t sys_gettid(void);
+
+/* A descriptor of process `pid`, closed on exec, or -1 with errno; ENOSYS before Linux 5.3. */
+int sys_pidfd_open(pid_t pid);
+
+/* Whether such a descriptor's process has ended with all its threads, waited for or not. */
+bool sys_pidfd_has_ended(int fd);
 
 /*
  * Waits while *word == value, at most `wait_ns`, within this process. 0, or -1 with errno EAGAIN

@@ -3,12 +3,12 @@
 #include "base/bytes.h"
 #include "base/process.h"
 #include "core/context.h"
-#include "core/doubt.h"
 #include "core/exec_local.h"
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
 #include "core/hole.h"
+#include "core/leaving.h"
 #include "core/library.h"
 #include "core/local.h"
 #include "core/lodger.h"
@@ -475,7 +475,13 @@ static int begin_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes,
 
 int charge_reserve_context(struct dev dev, uint64_t bytes)
 {
-	return begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_reserve);
+	int rc = begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_take);
+
+	if (rc != -EDQUOT)
+		return rc;
+	/* As quota_reserve(), but for the mutex. */
+	return LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)),
+			   begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_take));
 }
 
 int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)

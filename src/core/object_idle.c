@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/bo_device.h"
 #include "core/charge.h"
+#include "core/leaving.h"
 #include "core/object.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
@@ -110,6 +111,7 @@ bool object_idle_make_room(struct object_device *d, uint64_t bytes, int why, int
 		charge_ask_card(d->dev);
 		return true;
 	case 3:
+		leaving_await_host(&d->backing.bounds, bytes);
 		others_make_room(&d->backing.bounds, d->dev, bytes);
 		if (why == -ENOMEM)
 			others_give_card(d->dev, bytes);

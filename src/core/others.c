@@ -79,6 +79,8 @@ bool others_give(struct dev dev, uint64_t bytes)
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region_now())
 			return false;
+		/* Theirs who leave comes when they have left. */
+		quota_settle(dev);
 	}
 	if (now && clock_now_ns() >= until_ns)
 		residency_miss(own, state.s.slot, dev.v, wanted);
@@ -153,6 +155,7 @@ void others_make_room(const struct backing_bounds *b, struct dev dev, uint64_t b
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region_now())
 			return;
+		quota_settle(dev);
 	}
 	if (wants_host(b) && clock_now_ns() >= until_ns)
 		residency_miss(b->own, b->slot, RESIDENCY_HOST, wanted);
@@ -211,6 +214,7 @@ bool others_evict(const struct backing_bounds *b, struct dev dev, uint64_t bytes
 		clock_sleep_ns(NAP_NS);
 		if (!quota_has_region_now())
 			return least_bytes < before_bytes;
+		quota_settle(dev);
 		now_ns = clock_now_ns();
 		is_bytes = of_others(b, dev);
 		if (is_bytes < least_bytes) {

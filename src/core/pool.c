@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/tree.h"
 #include "core/doubt.h"
+#include "core/leaving.h"
 #include "core/piece.h"
 #include "core/quota.h"
 #include "core/track.h"
@@ -128,8 +129,7 @@ int pool_reserve(const void *key, uint64_t bytes)
 
 	if (rc != -EDQUOT || !pool_device(key, &dev))
 		return rc;
-	quota_reap();
-	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), reserve(key, bytes));
+	return LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)), reserve(key, bytes));
 }
 
 int pool_doubt(struct pool_doubt *d, const void *key, uint64_t most_bytes, bool is_firm)

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
-#include "core/doubt.h"
+#include "core/leaving.h"
 #include "core/limit.h"
 #include "core/presence.h"
 #include "core/reaper.h"
@@ -315,8 +315,7 @@ int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes)
 	if (rc != -EDQUOT)
 		return rc;
 	/* Also when nothing was reaped by us: another may have done it in the same moment. */
-	quota_reap();
-	return DOUBT_TRY(dev, bytes_sum(bytes, quota_kept(dev)), quota_take(dev, kind, bytes));
+	return LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)), quota_take(dev, kind, bytes));
 }
 
 /* mutex held. */

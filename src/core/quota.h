@@ -19,7 +19,8 @@ void quota_init(struct region *region, struct slot *slot);
 
 /*
  * Charges `bytes` if the tenant's sum stays within the limit; dead processes are reaped before it
- * says no, and what calls under way have reserved in doubt is waited for. 0 or -EDQUOT.
+ * says no, and waited for are those who leave (core/leaving.h) and what calls under way have
+ * reserved in doubt. 0 or -EDQUOT.
  */
 int quota_reserve(struct dev dev, enum quota_kind kind, uint64_t bytes);
 

@@ -6,6 +6,7 @@
 #include "core/doubt.h"
 #include "core/handle.h"
 #include "core/hole.h"
+#include "core/leaving.h"
 #include "core/piece.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
@@ -154,7 +155,7 @@ static int make_room(struct request *r, const struct async *a, CUmemoryPool pool
 		return rc;
 	if (find_hole(r, a, pool))
 		return 0;
-	quota_reap();
+	leaving_await(dev, bytes_sum(most_bytes, POOL_STEP_BYTES));
 	gpu_pool_shrink(dev, pool,
 			bytes_beyond(bytes_sum(most_bytes, POOL_STEP_BYTES), quota_left(dev)));
 	rc = doubt_either(d, pool, dev, most_bytes);
@@ -186,7 +187,7 @@ static int reserve(struct request *r, const struct async *a, CUmemoryPool pool, 
 		return 0;
 	if (gpu_pool_room(pool) >= a->size_bytes)
 		return make_room(r, a, pool, dev, most_bytes);
-	quota_reap();
+	leaving_await(dev, bytes_sum(most_bytes, POOL_STEP_BYTES));
 	rc = doubt(d, pool, dev, most_bytes, true);
 	return rc == -EDQUOT && charge_ask_card(dev) ? doubt(d, pool, dev, most_bytes, true) : rc;
 }

@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/leaving.h"
 #include "core/others.h"
 #include "core/rdma.h"
 #include "core/share.h"
@@ -234,6 +235,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 		return INIT_VIEW;
 	quota_init(region, &p->slot);
 	wanted_start(region->path);
+	leaving_init(region);
 	others_init(region, p->slot.index, &others_ops);
 	share_init(region);
 	charge_init(&gpu_cuda_ops);

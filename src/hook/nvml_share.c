@@ -264,15 +264,13 @@ uint64_t nvml_share_kept_bytes(const struct nvml_share *share)
 static bool lives(const struct region *r, int fd, unsigned i)
 {
 	const struct ration_slot *s = &r->own->slots[i];
-	bool is_held;
 
 	/* We do, also where the program has closed the descriptor that holds our slot. */
 	if (init_is_member() && i == quota_slot())
 		return true;
 	if (fd < 0)
-		return !slot_seems_dead(s);
-	is_held = slot_alive(fd, i) != 0;
-	return is_held ? !slot_is_orphan(s) : slot_is_robbed(s);
+		return !occupant_seems_dead(s);
+	return slot_is_had(s, slot_alive(fd, i) != 0);
 }
 
 /*

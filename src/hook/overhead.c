@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "core/green.h"
+#include "core/leaving.h"
 #include "core/lodger.h"
 #include "core/small.h"
 #include "core/still.h"
@@ -43,7 +44,7 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
 	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	if (rc == -EDQUOT) {
-		quota_reap();
+		leaving_await(o->dev, bytes);
 		charge_ask_card(o->dev);
 		rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	}

@@ -198,6 +198,8 @@ int together_begin(const struct gpu_still_waits *waits)
 		if (rc == 0)
 			gpu_still_end();
 		clock_sleep_ns(grown_ns(OPEN_NS, n));
+		/* Nor those who were leaving then. */
+		quota_reap();
 	}
 	if (rc == 0)
 		state.s.long_ns = 0;

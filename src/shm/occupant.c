@@ -2,8 +2,6 @@
 
 #include "base/pid.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -45,39 +43,77 @@ bool occupant_is(const struct occupant *o, const struct ration_slot *s)
 	       s->lifeline == o->line.number;
 }
 
-enum occupant_life occupant_by_pid(const struct ration_slot *s)
+/* One of another namespace has a number that means nothing here. */
+static bool is_in_sight(const struct ration_slot *s)
 {
-	uint64_t now;
-
-	if (!s->pid || !s->pid_namespace || s->pid_namespace != pid_namespace())
-		return OCCUPANT_UNKNOWN;
-	if (kill((pid_t)s->pid, 0) < 0 && errno == ESRCH)
-		return OCCUPANT_DEAD;
-	/* Another process by the same number has another start. */
-	now = s->start_ticks ? pid_start((int)s->pid) : 0;
-	return now && now != s->start_ticks ? OCCUPANT_DEAD : OCCUPANT_ALIVE;
+	return s->pid_namespace && s->pid_namespace == pid_namespace();
 }
 
-enum occupant_life occupant_life(const struct ration_slot *s)
+static bool is_held(enum occupant_byte byte)
 {
-	enum occupant_life by_pid = occupant_by_pid(s);
+	return byte == OCCUPANT_BYTE_HELD;
+}
 
-	if (by_pid == OCCUPANT_DEAD || !s->pid)
-		return by_pid;
-	switch (lifeline_look(s->lifeline, s->by_descriptor,
-			      mark_of(s->pid, s->start_ticks, s->pid_namespace))) {
-	case LIFELINE_HELD:
+/*
+ * He is there by his pid: he became another program, and let go of the slot; or, where a descriptor
+ * holds the byte, his program closed that.
+ */
+static enum occupant_life of_running(const struct ration_slot *s, enum occupant_byte byte,
+				     enum lifeline_state line)
+{
+	bool is_another = line == LIFELINE_GONE || s->pid == (uint32_t)getpid();
+
+	if (s->by_descriptor && !is_another)
 		return OCCUPANT_ALIVE;
-	case LIFELINE_GONE:
+	/* A child of the program that he was has the byte. */
+	return is_held(byte) ? OCCUPANT_FADING : OCCUPANT_DEAD;
+}
+
+/* His pid tells nothing; `is_in_sight`: but that somebody has it. */
+static enum occupant_life of_hidden(const struct ration_slot *s, enum occupant_byte byte,
+				    enum lifeline_state line, bool is_in_sight)
+{
+	if (!s->by_descriptor || line == LIFELINE_GONE)
+		return OCCUPANT_FADING;
+	/* His program may have closed the descriptor. */
+	return is_held(byte) || is_in_sight || pid_namespace() == 0 ? OCCUPANT_ALIVE :
+								      OCCUPANT_FADING;
+}
+
+enum occupant_life occupant_look(const struct ration_slot *s, enum occupant_byte byte)
+{
+	enum lifeline_state line = LIFELINE_UNKNOWN;
+
+	if (is_held(byte) && (!s->by_descriptor || !s->pid))
+		return OCCUPANT_ALIVE;
+	if (!s->pid)
 		return OCCUPANT_DEAD;
+	/*
+	 * Before his pid: it goes when the exit has begun, and with nothing seen of an exit he
+	 * would be another program.
+	 */
+	if (s->by_descriptor)
+		line = lifeline_look(s->lifeline, s->by_descriptor,
+				     mark_of(s->pid, s->start_ticks, s->pid_namespace));
+	if (line == LIFELINE_HELD)
+		return OCCUPANT_ALIVE;
+	if (!is_in_sight(s))
+		return of_hidden(s, byte, line, false);
+	switch (pid_look((int)s->pid, s->start_ticks)) {
+	case PID_ENDED:
+		return OCCUPANT_DEAD;
+	case PID_ENDING:
+		/* Perhaps only the thread that he began with has. */
+		return is_held(byte) && line == LIFELINE_UNKNOWN ? OCCUPANT_ALIVE :
+								   OCCUPANT_LEAVING;
+	case PID_RUNS:
+		return of_running(s, byte, line);
 	default:
-		/* He became another program, which is us, and let go of the slot. */
-		return by_pid == OCCUPANT_ALIVE && s->pid == (uint32_t)getpid() ? OCCUPANT_DEAD :
-										  by_pid;
+		return of_hidden(s, byte, line, true);
 	}
 }
 
-bool occupant_is_out_of_sight(void)
+bool occupant_seems_dead(const struct ration_slot *s)
 {
-	return pid_namespace() == 0;
+	return s->pid && is_in_sight(s) && pid_look((int)s->pid, s->start_ticks) == PID_ENDED;
 }

@@ -1,6 +1,6 @@
 /*
- * Who has a slot, as the slot says it, and whether he lives: where the slot's byte cannot tell,
- * because a descriptor holds it (shm/slot.h).
+ * Who has a slot, as the slot says it, and whether he lives. The slot's byte (shm/slot.h) says that
+ * he does; that he does not it says too early, and where a descriptor holds it not even that.
  */
 #pragma once
 
@@ -25,20 +25,29 @@ void occupant_show(const struct occupant *occupant, struct ration_slot *slot);
 /* Whether it stands there still: nobody has reaped it. */
 bool occupant_is(const struct occupant *occupant, const struct ration_slot *slot);
 
-enum occupant_life { OCCUPANT_UNKNOWN, OCCUPANT_ALIVE, OCCUPANT_DEAD };
+/* The slot's byte, as who asks has found it before he asks. */
+enum occupant_byte { OCCUPANT_BYTE_FREE, OCCUPANT_BYTE_HELD };
+
+enum occupant_life {
+	OCCUPANT_ALIVE,
+	/*
+	 * His exit has begun and is not over: the kernel closes his descriptors in an order that
+	 * nobody promises, the driver's after the one that held the byte. So he may have what he
+	 * had of the devices still.
+	 */
+	OCCUPANT_LEAVING,
+	/* The byte or what else tells of him has gone, and nobody here can say whether all has. */
+	OCCUPANT_FADING,
+	/* He has ended, waited for or not; or he became another program, or there never was one. */
+	OCCUPANT_DEAD,
+};
 
 /*
- * Whether the slot's owner lives, by his pid and start time, if that pid is of our own namespace. A
- * start that one of the two of us cannot read in the same way tells nothing. Dead is one whose
- * descriptors are closed too; one who has ended and was not waited for is alive.
+ * Whether a slot's owner lives: by the byte, then by what the kernel removes with him (lifeline.h),
+ * then, for one of our own pid namespace, by his pid and start time. A start that one of the two of
+ * us cannot read in the same way tells nothing.
  */
-enum occupant_life occupant_by_pid(const struct ration_slot *slot);
+enum occupant_life occupant_look(const struct ration_slot *slot, enum occupant_byte byte);
 
-/*
- * As that, or by what the kernel removes with him, which goes before his descriptors are closed:
- * for who knows that they are.
- */
-enum occupant_life occupant_life(const struct ration_slot *slot);
-
-/* True where nobody's life can be seen, because we do not know our own namespaces. */
-bool occupant_is_out_of_sight(void);
+/* As his pid alone tells, for who cannot ask for the byte: true when he is dead. */
+bool occupant_seems_dead(const struct ration_slot *slot);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/sys.h"
+#include "shm/leaver.h"
 #include "shm/lock.h"
 #include "shm/region_file.h"
 #include "shm/region_init.h"
@@ -24,6 +25,8 @@ enum { SPARE_FD = 800 };
 
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
 #define FOLLOW_WAIT_NS NSEC_PER_SEC
+/* How often at least a living tenant says that it is, on a machine that is not overrun. */
+#define SIGN_NS (2 * NSEC_PER_SEC)
 
 void region_copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes)
 {
@@ -53,6 +56,55 @@ static int map_file(int fd, struct region *r, struct region_error *err)
 	return 0;
 }
 
+/* What anybody holds of any device. */
+static bool holds_any(const struct ration_region *own)
+{
+	for (int d = 0; d < RATION_DEVICES; d++)
+		if (__atomic_load_n(&own->accounts[d].total_bytes, __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+/*
+ * How long owners of whom nobody can say whether they have gone are waited for, ns. Who lived said
+ * so (reaped_ns) not long before his end.
+ */
+static int64_t fading_ns(const struct ration_region *own)
+{
+	uint64_t said_ns = __atomic_load_n(&own->reaped_ns, __ATOMIC_RELAXED);
+	uint64_t ago_ns = (uint64_t)clock_now_ns() - said_ns;
+
+	return said_ns && ago_ns > (uint64_t)(SIGN_NS + LEAVER_GONE_NS) ? 0 : LEAVER_GONE_NS;
+}
+
+/*
+ * No byte of the region is locked and the creation lock is held: true when it is in use all the
+ * same. Those are waited for who only have to go, with what they hold, since who uses it next has
+ * all of the limit.
+ */
+static bool is_used(const struct ration_region *own)
+{
+	int64_t start_ns = clock_now_ns(), fading = fading_ns(own), waited_ns = 0;
+	enum occupant_life life;
+
+	for (;;) {
+		life = slot_look_free(own);
+		if (life == OCCUPANT_DEAD || life == OCCUPANT_ALIVE || !holds_any(own))
+			break;
+		if (waited_ns >= (life == OCCUPANT_FADING ? fading : LEAVER_GONE_NS))
+			break;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+	}
+	return life == OCCUPANT_ALIVE || (life == OCCUPANT_LEAVING && holds_any(own));
+}
+
+static int in_use(const char *path, struct region_error *err)
+{
+	return region_file_fail(err, -EBUSY, path, "is in use by a living tenant",
+				"; choose another name");
+}
+
 /* The creation lock is held: looks at what is there, and makes it a region of ours. */
 static int prepare(int fd, off_t size, const struct region_setup *setup, struct region *r,
 		   struct region_error *err)
@@ -69,8 +121,7 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 					"is of another version, which may hold a limit",
 					"; start it once with a limit, or remove it");
 	if (alive && setup->must_be_new)
-		return region_file_fail(err, -EBUSY, r->path, "is in use by a living tenant",
-					"; choose another name");
+		return in_use(r->path, err);
 	if (!alive || content != REGION_OURS) {
 		rc = region_file_grow(fd, r->path, err);
 		if (rc < 0)
@@ -79,7 +130,9 @@ static int prepare(int fd, off_t size, const struct region_setup *setup, struct 
 	rc = map_file(fd, r, err);
 	if (rc < 0)
 		return rc;
-	alive = alive || (content == REGION_OURS && slot_has_robbed(r->own));
+	alive = alive || (content == REGION_OURS && is_used(r->own));
+	if (alive && setup->must_be_new)
+		return in_use(r->path, err);
 	rc = region_init_check(r, setup, content, size, alive, err);
 	if (rc == 0 && !alive)
 		region_init_write(r, setup, content, size);

@@ -6,6 +6,7 @@
 #include "shm/account.h"
 #include "shm/doubted.h"
 #include "shm/kept.h"
+#include "shm/leaver.h"
 #include "shm/lock.h"
 #include "shm/occupant.h"
 #include "shm/pace_slot.h"
@@ -20,23 +21,15 @@
 
 enum { HIGH_FD = 800, REAP_AT_ATTACH_MAX = 32 };
 
+/* How long who finds all slots taken waits for owners who go: a little more than they may take. */
+#define FULL_WAIT_NS (LEAVER_GONE_NS + 200 * NSEC_PER_MSEC)
+
 /* How long a slot of our own that was lost may be another's: one reaps it. */
 #define RETAKE_WAIT_NS (10 * NSEC_PER_MSEC)
-
-/*
- * How long the lifeline of one whose byte is locked has been gone when he has ended: it goes before
- * his descriptors are closed, the driver's among them, which takes it some time.
- */
-#define GONE_NS (2 * NSEC_PER_SEC)
 
 /* Threads of this process reap in turn; between processes RATION_LOCK_REAP orders them. */
 struct slot_reaping {
 	pthread_mutex_t mutex;
-	/* mutex: since when the owner's lifeline has been seen gone, 0 = not; and which it was */
-	struct {
-		int64_t since_ns;
-		uint32_t lifeline;
-	} gone[HAMI_SLOTS];
 };
 PROCESS_STATE(slot_reaping, reaping);
 
@@ -148,33 +141,30 @@ static void raise_bound(struct hami_region *h, unsigned index)
 					      __ATOMIC_RELAXED));
 }
 
-bool slot_seems_dead(const struct ration_slot *s)
+bool slot_is_had(const struct ration_slot *s, bool is_held)
 {
-	return occupant_by_pid(s) == OCCUPANT_DEAD;
-}
-
-bool slot_is_orphan(const struct ration_slot *s)
-{
-	return s->by_descriptor && slot_seems_dead(s);
-}
-
-bool slot_is_robbed(const struct ration_slot *s)
-{
-	enum occupant_life life;
-
-	if (!s->by_descriptor || !s->pid)
+	if (is_held)
+		return occupant_look(s, OCCUPANT_BYTE_HELD) != OCCUPANT_DEAD;
+	switch (occupant_look(s, OCCUPANT_BYTE_FREE)) {
+	case OCCUPANT_ALIVE:
+	case OCCUPANT_LEAVING:
+		return true;
+	default:
 		return false;
-	life = occupant_life(s);
-	return life == OCCUPANT_ALIVE || (life == OCCUPANT_UNKNOWN && occupant_is_out_of_sight());
+	}
 }
 
-bool slot_has_robbed(const struct ration_region *own)
+enum occupant_life slot_look_free(const struct ration_region *own)
 {
-	for (int i = 0; i < HAMI_SLOTS; i++)
-		if (__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED) &&
-		    slot_is_robbed(&own->slots[i]))
-			return true;
-	return false;
+	enum occupant_life most = OCCUPANT_DEAD, life;
+
+	for (int i = 0; i < HAMI_SLOTS && most != OCCUPANT_ALIVE; i++) {
+		if (!__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
+			continue;
+		life = occupant_look(&own->slots[i], OCCUPANT_BYTE_FREE);
+		most = life < most ? life : most;
+	}
+	return most;
 }
 
 static void fill(struct region *r, const struct slot *slot)
@@ -191,17 +181,18 @@ static void fill(struct region *r, const struct slot *slot)
 
 /*
  * Takes the byte of slot i on `fd`, and on the region's own descriptor (the creation lock is held)
- * the right to take it. 0 or -EAGAIN.
+ * the right to take it. 0 or -EAGAIN; *out_leaves becomes true where its owner only has to go.
  */
-static int try_byte(struct region *r, int fd, int i)
+static int try_byte(struct region *r, int fd, int i, bool *out_leaves)
 {
 	int rc = lock_try(r->fd, RATION_LOCK_REAP + i, 1);
 
 	if (rc < 0)
 		return rc;
 	rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
-	if (rc == 0 && slot_is_robbed(&r->own->slots[i])) {
+	if (rc == 0 && !leaver_is_gone(r->own, (unsigned)i, OCCUPANT_BYTE_FREE)) {
 		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
+		*out_leaves = true;
 		rc = -EAGAIN;
 	}
 	if (rc < 0)
@@ -210,7 +201,7 @@ static int try_byte(struct region *r, int fd, int i)
 }
 
 /* The first slot that can be had; those that look free first. */
-static int take_byte(struct region *r, int fd)
+static int take_byte(struct region *r, int fd, bool *out_leaves)
 {
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < HAMI_SLOTS; i++) {
@@ -220,12 +211,29 @@ static int take_byte(struct region *r, int fd)
 			/* Those that were reaped since the first pass look free by now. */
 			if (taken && pass == 0)
 				continue;
-			rc = try_byte(r, fd, i);
+			rc = try_byte(r, fd, i, out_leaves);
 			if (rc != -EAGAIN)
 				return rc < 0 ? rc : i;
 		}
 	}
 	return -EUSERS;
+}
+
+/* As that, when all are taken after a wait for those that are about to be free. */
+static int await_byte(struct region *r, int fd)
+{
+	int64_t start_ns = clock_now_ns(), waited_ns;
+	bool leaves = false;
+	int rc;
+
+	while ((rc = take_byte(r, fd, &leaves)) == -EUSERS && leaves) {
+		waited_ns = clock_now_ns() - start_ns;
+		if (waited_ns >= FULL_WAIT_NS)
+			break;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		leaves = false;
+	}
+	return rc;
 }
 
 /* True when few slots are taken: looking at each then costs less than leaving the dead in view. */
@@ -244,7 +252,7 @@ int slot_claim(struct region *r, struct slot *out)
 
 	if (fd < 0)
 		return fd;
-	index = take_byte(r, fd);
+	index = await_byte(r, fd);
 	if (index < 0) {
 		close(fd);
 		return index;
@@ -296,6 +304,11 @@ static int claim_again(struct region *r, struct slot *slot)
 			return 0;
 		return r->own->slots[slot->index].pid ? -ESTALE : -EAGAIN;
 	}
+	/* Another had it meanwhile, who goes. */
+	if (!is_ours && !leaver_is_gone(r->own, slot->index, OCCUPANT_BYTE_FREE)) {
+		close(fd);
+		return -EAGAIN;
+	}
 	slot->fd = fd_out_of_the_way(fd);
 	if (!is_ours)
 		enter_again(r, slot);
@@ -344,37 +357,20 @@ void slot_vacate(struct region *r, const struct slot *slot)
 		clear_hami(&r->hami->procs[slot->index]);
 }
 
-/* True when slot i's owner, of whatever pid namespace, has ended, and a child has the byte. */
-static bool is_long_gone(const struct ration_slot *s, unsigned i)
-{
-	int64_t now_ns = clock_now_ns();
-
-	if (!s->by_descriptor || !s->pid || occupant_life(s) != OCCUPANT_DEAD) {
-		reaping.s.gone[i].since_ns = 0;
-		return false;
-	}
-	if (reaping.s.gone[i].since_ns == 0 || reaping.s.gone[i].lifeline != s->lifeline) {
-		reaping.s.gone[i].since_ns = now_ns;
-		reaping.s.gone[i].lifeline = s->lifeline;
-	}
-	return now_ns - reaping.s.gone[i].since_ns >= GONE_NS;
-}
-
 /*
- * Reaps slot i if its owner is dead; `fd` has its RATION_LOCK_REAP, so nobody else does, and who
+ * Reaps slot i if its owner has gone; `fd` has its RATION_LOCK_REAP, so nobody else does, and who
  * has just taken the byte waits before the slot is its own. True when it was.
  */
 static bool reap_locked(struct region *r, int fd, unsigned i)
 {
 	bool is_free = lock_try(fd, RATION_LOCK_SLOT + i, 1) == 0;
 	struct ration_slot *s = &r->own->slots[i];
-	bool is_dead;
-
 	/*
 	 * A child of the owner may have the byte; where it is free a living owner may have lost it.
 	 */
-	is_dead = is_free ? !slot_is_robbed(s) : slot_is_orphan(s) || is_long_gone(s, i);
-	if (is_dead) {
+	bool is_gone = leaver_is_gone(r->own, i, is_free ? OCCUPANT_BYTE_FREE : OCCUPANT_BYTE_HELD);
+
+	if (is_gone) {
 		give_back(r, i);
 		clear_hami(&r->hami->procs[i]);
 		s->pid = 0;
@@ -383,7 +379,7 @@ static bool reap_locked(struct region *r, int fd, unsigned i)
 	}
 	if (is_free)
 		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
-	return is_dead;
+	return is_gone;
 }
 
 static bool reap_one(struct region *r, int fd, unsigned i)

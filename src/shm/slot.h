@@ -4,7 +4,8 @@
  * Slot n is alive while its byte is locked, by a mapping of an open file description of its own
  * that no fork child inherits; no descriptor of it is left for the program to close. Where a
  * mapping does not hold the lock (overlayfs), a descriptor does. The program may close that, and a
- * fork child may keep it: there shm/occupant.h says who lives.
+ * fork child may keep it. And it is let go before the kernel has closed the driver's descriptors,
+ * so before the card has the process's memory back. shm/occupant.h says who lives, and who leaves.
  */
 #pragma once
 
@@ -21,7 +22,8 @@ struct slot {
 
 /*
  * Takes a free slot for this process, settles what a dead holder left in it, and fills in who we
- * are. The creation lock is held. 0, -EUSERS when all 1024 are taken, or -errno.
+ * are. The creation lock is held. 0, -EUSERS when all 1024 are taken, or -errno. Where all are, it
+ * waits for those whose owners go, 2 s at most.
  */
 int slot_claim(struct region *region, struct slot *out_slot);
 
@@ -41,31 +43,25 @@ void slot_vacate(struct region *region, const struct slot *slot);
 
 /*
  * Gives back what dead processes left: takes each dead slot's byte, settles it, takes its bytes off
- * every account. Returns how many slots were reaped, or -errno. Never touches slot `own` (-1:
- * none).
+ * every account. Who is about to end keeps it until he has (leaver_bytes()). Returns how many slots
+ * were reaped, or -errno. Never touches slot `own` (-1: none).
  */
 int slot_reap(struct region *region, int own);
 
 /*
- * True when a living process has a slot whose byte is free: its program closed the descriptor that
- * held it. Such a region is in use though no byte is locked.
+ * True when somebody has the slot, or may have of the devices what it was charged for; `is_held`:
+ * its byte was found locked. A byte that a mapping holds means so, whatever else is told. Where
+ * nobody can say it, who has lost his byte is taken to be gone.
  */
-bool slot_has_robbed(const struct ration_region *own);
+bool slot_is_had(const struct ration_slot *slot, bool is_held);
 
 /*
- * True when the slot's owner is dead although its byte is locked: where a descriptor holds the
- * lock, a fork child of the owner keeps it. Its pid must be one of our own namespace to tell. A
- * byte that a mapping holds means alive, whatever the pid says.
+ * Of the slots, none of whose bytes is locked, the owner who lives most (the first of enum
+ * occupant_life). Such a region may be in use: a program may close the descriptor that held a byte.
  */
-bool slot_is_orphan(const struct ration_slot *slot);
+enum occupant_life slot_look_free(const struct ration_region *own);
 
-/* As its owner's pid alone tells, for who cannot ask for the byte: true when he is dead. */
-bool slot_seems_dead(const struct ration_slot *slot);
-
-/* The other way round: the byte is free and the owner lives; his program closed the descriptor. */
-bool slot_is_robbed(const struct ration_slot *slot);
-
-/* 1 when slot `index` is alive, 0 when not, -errno. `fd` may be read-only. */
+/* 1 when the byte of slot `index` is locked, 0 when not, -errno. `fd` may be read-only. */
 int slot_alive(int fd, unsigned index);
 
 /* Takes the keeper's byte: the file is in use though no process has a slot. As slot_claim(). */

@@ -287,7 +287,7 @@ static int slot_lives(const struct snapshot *snap, unsigned index)
 
 	if (held < 0)
 		return held;
-	return held ? !slot_is_orphan(s) : slot_is_robbed(s);
+	return slot_is_had(s, held);
 }
 
 /* Whether a keeper or a living process has the file: 1 or 0, or -errno. */
@@ -303,7 +303,7 @@ static int is_held(const struct snapshot *snap)
 		if (lives != 0)
 			return lives;
 	}
-	if (rc < 0 || slot_has_robbed(snap->own))
+	if (rc < 0 || slot_look_free(snap->own) <= OCCUPANT_LEAVING)
 		return rc < 0 ? rc : 1;
 	return lock_held(snap->fd, keeper, RATION_LOCK_KEEPER + 1 - keeper, NULL);
 }

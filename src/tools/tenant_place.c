@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/sys.h"
+#include "shm/leaver.h"
 #include "shm/lock.h"
 #include "shm/slot.h"
 
@@ -64,32 +65,48 @@ static int open_file(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-/* True when a living process has a slot whose byte it lost; read, not mapped: it may be short. */
-static bool has_robbed(int fd)
+/* As slot_look_free(); read, not mapped: the file may be short. */
+static enum occupant_life look_free(int fd)
 {
+	enum occupant_life most = OCCUPANT_DEAD, life;
 	const off_t own = RATION_OFFSET;
 	uint8_t hint[HAMI_SLOTS] = { 0 };
 	struct ration_slot slot;
 
 	if (pread(fd, hint, sizeof(hint), own + (off_t)offsetof(struct ration_region, hint)) < 0)
-		return false;
-	for (size_t i = 0; i < HAMI_SLOTS; i++) {
+		return most;
+	for (size_t i = 0; i < HAMI_SLOTS && most != OCCUPANT_ALIVE; i++) {
 		off_t at = own + (off_t)(offsetof(struct ration_region, slots) + i * sizeof(slot));
 
-		if (hint[i] && pread(fd, &slot, sizeof(slot), at) == (ssize_t)sizeof(slot) &&
-		    slot_is_robbed(&slot))
-			return true;
+		if (!hint[i] || pread(fd, &slot, sizeof(slot), at) != (ssize_t)sizeof(slot))
+			continue;
+		life = occupant_look(&slot, OCCUPANT_BYTE_FREE);
+		most = life < most ? life : most;
 	}
-	return false;
+	return most;
 }
 
-/* 0 when nobody has a byte of the file, -EBUSY, -errno. */
+/* What slot_look_free() says; OCCUPANT_ALIVE where a byte is locked. Or -errno. */
 static int look_for_life(int fd, bool keeper)
 {
 	int64_t bytes = keeper ? RATION_LOCK_KEEPER + 1 - RATION_LOCK_SLOT : HAMI_SLOTS;
 	int rc = lock_held(fd, RATION_LOCK_SLOT, bytes, NULL);
 
-	return rc > 0 || (rc == 0 && has_robbed(fd)) ? -EBUSY : rc;
+	return rc > 0 ? (int)OCCUPANT_ALIVE : rc < 0 ? rc : (int)look_free(fd);
+}
+
+/* 0 when nobody has the file; who only has to go is waited for. -EBUSY, -errno. */
+static int await_end(int fd, bool keeper)
+{
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+	int life;
+
+	while ((life = look_for_life(fd, keeper)) == (int)OCCUPANT_LEAVING &&
+	       waited_ns < LEAVER_GONE_NS) {
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+	}
+	return life < 0 ? life : life <= (int)OCCUPANT_LEAVING ? -EBUSY : 0;
 }
 
 int tenant_place_lives(const char *path)
@@ -102,7 +119,7 @@ int tenant_place_lives(const char *path)
 		return -errno;
 	rc = look_for_life(fd, true);
 	close(fd);
-	return rc == -EBUSY ? 1 : rc;
+	return rc < 0 ? rc : rc <= (int)OCCUPANT_LEAVING;
 }
 
 /*
@@ -123,12 +140,12 @@ static int remove_file(const char *path, bool keeper)
 	if (fd < 0)
 		return fd;
 	/* First without the lock: a file in use costs nobody a wait. */
-	rc = look_for_life(fd, keeper);
+	rc = await_end(fd, keeper);
 	/* Who attaches holds it, and looks after taking it whether the file still has a name. */
 	if (rc == 0)
 		rc = lock_wait(fd, 0, HAMI_REGION_BYTES, keeper ? 0 : LOCK_WAIT_NS);
 	if (rc == 0)
-		rc = look_for_life(fd, keeper);
+		rc = await_end(fd, keeper);
 	if (rc == 0 && (sys_fstat(fd, &opened) < 0 || lstat(path, &named) < 0))
 		rc = -errno;
 	if (rc == 0 && (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino))

@@ -62,6 +62,19 @@ static void take(const char *arg)
 	OK(cuMemAlloc_v2(&last, strtoull(arg, NULL, 10) * MIB));
 }
 
+/* Until it is had. */
+static void insist(const char *arg)
+{
+	CUresult res;
+
+	alarm(60);
+	do
+		res = cuMemAlloc_v2(&last, strtoull(arg, NULL, 10) * MIB);
+	while (res == CUDA_ERROR_OUT_OF_MEMORY);
+	OK(res);
+	alarm(0);
+}
+
 static void refused(const char *arg)
 {
 	CUdeviceptr p;
@@ -81,6 +94,17 @@ static void give(const char *arg)
 	OK(cuMemFree_v2(last));
 }
 
+/* Becomes a program that does the rest. */
+static char **rest;
+
+static void exec_rest(const char *arg)
+{
+	(void)arg;
+	rest[-1] = (char *)"keeps";
+	execv("/proc/self/exe", rest - 1);
+	CHECK(false);
+}
+
 /* Asks for pieces of 1 MiB until there are no more; how many there were. */
 static void most(const char *arg)
 {
@@ -91,6 +115,13 @@ static void most(const char *arg)
 	while (cuMemAlloc_v2(&p, 2 * MIB) == CUDA_SUCCESS)
 		got += 2;
 	client_say("got", got);
+}
+
+/* Gives all back that it has of device 0, the context too. */
+static void reset(const char *arg)
+{
+	(void)arg;
+	OK(cuDevicePrimaryCtxReset_v2(0));
 }
 
 static void pause_at(const char *arg)
@@ -145,13 +176,16 @@ static const struct step {
 	{ "fill", fill, false },
 	{ "root", root, true },
 	{ "take", take, true },
+	{ "insist", insist, true },
 	{ "refused", refused, true },
 	{ "give", give, false },
 	{ "most", most, false },
+	{ "reset", reset, false },
 	{ "pause", pause_at, true },
 	{ "nap", nap, true },
 	{ "child", go_on_in_child, false },
 	{ "leave", leave_child, false },
+	{ "exec", exec_rest, false },
 };
 
 int main(int argc, char **argv)
@@ -167,6 +201,7 @@ int main(int argc, char **argv)
 		}
 		i += s->has_arg;
 		CHECK(i < argc);
+		rest = argv + i + 1;
 		s->run(argv[i]);
 	}
 	return 0;

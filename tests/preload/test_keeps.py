@@ -102,15 +102,19 @@ def test_who_closes_what_it_does_not_know(mounted, when, other_pids):
     """Nobody gives away what it holds, nor its place, and it goes on."""
     owner = mounted.start(*CLOSES[when], "pause", "held", "take", 2, "give", "pause", "alive",
                           other_pids=other_pids).await_word("held")
-    other = mounted.start("context", "most", "pause", "full").await_word("full")
+    # What it gives back before its end the owner gets at once, and what ends with it later.
+    other = mounted.start("context", "most", "pause", "full", "reset").await_word("full")
     assert other.said[0] == f"got {FITS}"
     other.go().end()
     owner.go().await_word("alive")
     owner.go().end()
 
 
+# Two seconds are waited for the end of one of other pids, so not everything is asked everywhere.
 @pytest.mark.some
-@pytest.mark.parametrize("other_pids", [True, False], ids=["other pids", "same pids"])
+@pytest.mark.parametrize("mounted, other_pids", [("overlay", True), ("tmpfs", True), ("overlay", False),
+                                                 ("lower", False), ("tmpfs", False), ("disk", False)],
+                         indirect=["mounted"])
 @pytest.mark.parametrize("when", CLOSES)
 def test_who_closed_it_dies(mounted, when, other_pids):
     """What it held is there for the next."""
@@ -128,7 +132,7 @@ def test_two_of_the_same_pid(mounted, when):
     """Each is the first of a pid namespace."""
     owner = mounted.start(*CLOSES[when], "pause", "held", "take", 2, "give", "pause", "alive",
                           other_pids=True).await_word("held")
-    other = mounted.start("context", "most", "pause", "full", other_pids=True).await_word("full")
+    other = mounted.start("context", "most", "pause", "full", "reset", other_pids=True).await_word("full")
     assert other.said[0] == f"got {FITS}"
     other.go().end()
     owner.go().await_word("alive")
@@ -136,6 +140,7 @@ def test_two_of_the_same_pid(mounted, when):
 
 
 @pytest.mark.some
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
 @pytest.mark.parametrize("when", ["never", "after", "after a child"])
 def test_a_container_that_comes_again(mounted, when):
     """No namespace of the one that was killed is known to the next, whose limit is a new one."""
@@ -200,7 +205,8 @@ def steps_from(steps, root):
 
 
 @pytest.mark.some
-@pytest.mark.parametrize("other_pids", [True, False], ids=["other pids", "same pids"])
+@pytest.mark.parametrize("root, other_pids", [("nothing there", True), ("nothing there", False),
+                                              ("another there", False)], indirect=["root"])
 @pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
 @pytest.mark.parametrize("when", [*ROOTS, *BARE_ROOTS])
 def test_who_changes_its_root(mounted, root, when, other_pids):

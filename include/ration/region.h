@@ -220,7 +220,14 @@ struct ration_residency {
 	uint32_t suspend_answered; /* suspend_asks as of suspend_rc; written after it */
 	/* The owner's pid above RATION_TOGETHER_BITS bits of enum ration_together; atomic. */
 	uint32_t together;
-	uint64_t reserved[2];
+	/*
+	 * Kernels and graphs that may wait for others' that it has launched since its start, on the
+	 * device with most. The owner writes, before `together`.
+	 */
+	uint64_t collectives;
+	/* `resumes` as the owner has seen it when it said that it stands still; likewise. */
+	uint32_t still_resumes;
+	uint32_t reserved[1];
 };
 
 #define RATION_TOGETHER_BITS 2
@@ -230,6 +237,7 @@ enum ration_together {
 	RATION_APART = 0,  /* none does */
 	RATION_LINKED = 1, /* some may */
 	RATION_STILL = 2,  /* as that; its gate is shut and its work done, so that it can leave */
+	RATION_WAITS = 3,  /* as that; its gate is shut, its work is not done */
 };
 
 /* What is asked of a tenant. */

@@ -17,11 +17,14 @@ enum { GATE_CELLS = 4096 };
 struct gate_state {
 	/* Orders who has a cell and whether it is open; zero is an unlocked mutex. */
 	pthread_mutex_t mutex;
-	_Atomic uint32_t is_closed; /* written under mutex; a futex */
-	uint32_t closer;            /* mutex: tid of who closed it, 0 = open */
-	_Atomic bool is_wanted;     /* another was told that it is closed; written under mutex */
-	_Atomic uint32_t used;      /* cells 0..used-1 were ever taken; written under mutex */
-	_Atomic uint32_t guests;    /* threads inside without a cell; atomic */
+	/* 0: open; raised by each gate_let() while closed. Written under mutex; a futex. */
+	_Atomic uint32_t is_closed;
+	uint32_t closer;         /* mutex: tid of who closed it, 0 = open */
+	_Atomic uint32_t lets;   /* of a closed one, who may pass; written under mutex */
+	bool (*is_enough)(void); /* mutex: true: nobody more, whatever lets says; may be NULL */
+	_Atomic bool is_wanted;  /* another was told that it is closed; written under mutex */
+	_Atomic uint32_t used;   /* cells 0..used-1 were ever taken; written under mutex */
+	_Atomic uint32_t guests; /* threads inside without a cell; atomic */
 	/* Cells that changed hands, and guests that came: what no cell says. Atomic. */
 	_Atomic uint64_t unsaid;
 	bool is_set_up;    /* mutex */
@@ -138,10 +141,24 @@ static bool is_inside(uint32_t was_in, uint32_t tid)
 	       atomic_load_explicit(&gate_cell->tid, memory_order_relaxed) == tid;
 }
 
+/* mutex held: true when the thread may go in. Who passes one that is closed has one less do so. */
+static bool may_go_in(uint32_t tid)
+{
+	uint32_t lets = atomic_load_explicit(&state.s.lets, memory_order_relaxed);
+
+	if (!state.s.closer || state.s.closer == tid)
+		return true;
+	if (lets > 0 && state.s.is_enough && state.s.is_enough())
+		lets = 0;
+	if (lets > 0)
+		atomic_store_explicit(&state.s.lets, lets - 1, memory_order_relaxed);
+	return lets > 0;
+}
+
 /* True inside, with what gate_enter() says; false when it is shut and the thread does not wait. */
 static bool pass(uint32_t was_in, bool waits, uint32_t *out_was_in)
 {
-	uint32_t tid = (uint32_t)sys_gettid();
+	uint32_t tid = (uint32_t)sys_gettid(), closed;
 	bool is_in = false;
 	int saved = errno;
 
@@ -157,13 +174,14 @@ static bool pass(uint32_t was_in, bool waits, uint32_t *out_was_in)
 		pthread_mutex_lock(&state.s.mutex);
 		set_up();
 		own_cell(tid);
-		is_in = !state.s.closer || state.s.closer == tid;
+		closed = atomic_load_explicit(&state.s.is_closed, memory_order_relaxed);
+		is_in = may_go_in(tid);
 		if (is_in)
 			*out_was_in = go_in();
 		pthread_mutex_unlock(&state.s.mutex);
 		if (is_in || !waits)
 			break;
-		sys_futex_wait(&state.s.is_closed, 1, HOLD_NAP_NS);
+		sys_futex_wait(&state.s.is_closed, closed, HOLD_NAP_NS);
 	}
 	errno = saved;
 	return is_in;
@@ -324,6 +342,29 @@ int gate_close(int64_t wait_ns)
 		return 0;
 	gate_open();
 	return -ETIMEDOUT;
+}
+
+void gate_let(uint32_t passes, bool (*is_enough)(void), int64_t wait_ns)
+{
+	int64_t end_ns = clock_now_ns() + wait_ns;
+
+	pthread_mutex_lock(&state.s.mutex);
+	atomic_store_explicit(&state.s.lets, passes, memory_order_relaxed);
+	state.s.is_enough = is_enough;
+	atomic_fetch_add_explicit(&state.s.is_closed, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&state.s.mutex);
+	sys_futex_wake_all(&state.s.is_closed);
+	while (atomic_load_explicit(&state.s.lets, memory_order_relaxed) > 0 &&
+	       !(is_enough && is_enough()) && clock_now_ns() < end_ns)
+		clock_sleep_ns(20 * NSEC_PER_USEC);
+	pthread_mutex_lock(&state.s.mutex);
+	atomic_store_explicit(&state.s.lets, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+int gate_wait_out(int64_t wait_ns)
+{
+	return wait_all_out(clock_now_ns() + wait_ns) ? 0 : -ETIMEDOUT;
 }
 
 void gate_open(void)

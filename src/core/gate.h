@@ -24,7 +24,7 @@
 enum gate_open { GATE_SHUT, GATE_OPEN };
 
 /* Who watches: bits beside GATE_OPEN. */
-enum gate_watcher { GATE_FUNCTIONS = 2, GATE_METERING = 4, GATE_USES = 8 };
+enum gate_watcher { GATE_FUNCTIONS = 2, GATE_METERING = 4, GATE_USES = 8, GATE_LINKED = 16 };
 
 struct gate_cell {
 	/* Its thread: odd between enter and leave, two more after each but questions. */
@@ -141,6 +141,15 @@ bool gate_has_entered(void);
  * -ETIMEDOUT and the gate is open again; -EBUSY when somebody else has closed it.
  */
 int gate_close(int64_t wait_ns);
+
+/*
+ * By who has it closed: so many may pass, of those who come within wait_ns, and before is_enough()
+ * says so (NULL: never), which any thread asks. Returns when that is over; it is closed all along.
+ */
+void gate_let(uint32_t passes, bool (*is_enough)(void), int64_t wait_ns);
+
+/* Likewise: waits until they are out again: 0 or -ETIMEDOUT. */
+int gate_wait_out(int64_t wait_ns);
 
 /* Opens it again and wakes who waits. */
 void gate_open(void);

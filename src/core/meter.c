@@ -188,7 +188,8 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 
 	give_back(meter, thread);
 	__atomic_store_n(&meter->share_pct, terms->share_pct, __ATOMIC_RELAXED);
-	if (!is_known && !terms->is_blocked && has_to_wait_for_sample(work, terms, now_ns)) {
+	if (!is_known && !terms->is_blocked && !pace_is_awaited(&meter->pace) &&
+	    has_to_wait_for_sample(work, terms, now_ns)) {
 		*out_until_ns = now_ns + ALONE_LOOK_NS;
 		if (thread->held_from_ns == 0)
 			thread->held_from_ns = now_ns;

@@ -1,6 +1,7 @@
 #include "core/pace.h"
 
 #include "base/clock.h"
+#include "core/late.h"
 #include "core/pace_bucket.h"
 #include "core/pace_meet.h"
 #include "core/pace_turn.h"
@@ -197,6 +198,27 @@ static bool grant(struct pace *pace, uint32_t share_pct, const struct pace_hold 
 	return true;
 }
 
+/* Goes for now, by its prediction alone. */
+static void let_go(struct pace *pace, int64_t cost_ns, struct pace_answer *out)
+{
+	pace_bucket_mark(pace);
+	pace_bucket_add(&own(pace)->unmeasured_ns, cost_ns);
+	pace_turn_go(pace);
+	answer_go(cost_ns, out);
+}
+
+/*
+ * Who is awaited may owe as much as may be late. What is in flight does not count: it may wait for
+ * this very launch, and what it takes is owed when it has ended.
+ */
+static bool may_owe(struct pace *pace, uint32_t share_pct, int64_t now_ns)
+{
+	struct pace_flight flight = pace_bucket_flight(pace);
+	int64_t have_ns = pace_bucket_fill(pace, share_pct, &flight, true, now_ns);
+
+	return have_ns >= -LATE_MOST_NS;
+}
+
 void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hold *hold,
 	      int64_t cost_ns, int64_t now_ns, struct pace_answer *out_answer)
 {
@@ -214,6 +236,10 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 		pace_bucket_add(&own(pace)->unmeasured_ns,
 				clock_most_ns(cost_ns, PACE_GRANT_MOST_NS));
 		answer_go(clock_most_ns(cost_ns, PACE_GRANT_MOST_NS), out_answer);
+		return;
+	}
+	if (pace_is_awaited(pace) && may_owe(pace, share_pct, now_ns)) {
+		let_go(pace, cost_ns, out_answer);
 		return;
 	}
 	for (int races = 0; races < RACES_MOST; races++) {
@@ -247,10 +273,7 @@ void pace_ask(struct pace *pace, const struct pace_terms *terms, struct pace_hol
 			continue;
 		}
 		if (let_through(pace, hold, flight.predicted_ns, now_ns, &deadline_ns)) {
-			pace_bucket_mark(pace);
-			pace_bucket_add(&own(pace)->unmeasured_ns, cost_ns);
-			pace_turn_go(pace);
-			answer_go(cost_ns, out_answer);
+			let_go(pace, cost_ns, out_answer);
 			return;
 		}
 		break;
@@ -397,6 +420,16 @@ void pace_held(struct pace *pace, int64_t ns)
 {
 	if (ns > 0)
 		pace_bucket_add(&own(pace)->held_ns, ns);
+}
+
+void pace_await(struct pace *pace, bool is_awaited)
+{
+	__atomic_store_n(&pace->is_awaited, is_awaited, __ATOMIC_RELAXED);
+}
+
+bool pace_is_awaited(const struct pace *pace)
+{
+	return __atomic_load_n(&pace->is_awaited, __ATOMIC_RELAXED);
 }
 
 void pace_change(struct pace *pace)

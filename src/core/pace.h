@@ -36,13 +36,14 @@ enum { PACE_NO_LIMIT_PCT = 100 };
  */
 #define PACE_TURN_NS INT64_C(160000)
 
-/* One process's place on one device. Constant after it was filled in, but for the last. */
+/* One process's place on one device. Constant after it was filled in, but for the last two. */
 struct pace {
 	struct pace_device *device;
 	unsigned slot;
 	struct pace_device *all; /* the tenant's devices, `device` is one of them */
 	unsigned count;
 	int64_t turn_ns; /* when its turn began (core/pace_turn.h); atomic */
+	bool is_awaited; /* pace_await(); atomic */
 };
 
 /* One thread's hold. Zero before the first question of a launch; its thread's alone. */
@@ -121,6 +122,14 @@ bool pace_has_let(const struct pace *pace, int64_t since_ns);
 
 /* A thread was held for `ns`. */
 void pace_held(struct pace *pace, int64_t ns);
+
+/*
+ * While it is awaited, work elsewhere waits for what this process launches, and all is to end soon
+ * (hook/together.h). Its launches are held only when the tenant owes what takes seconds to pay; of
+ * what the device waited meanwhile nothing is paid before it is over (core/late.h).
+ */
+void pace_await(struct pace *pace, bool is_awaited);
+bool pace_is_awaited(const struct pace *pace);
 
 /* The terms changed, or somebody wants the sleepers to look: moves the futex; the caller wakes it. */
 void pace_change(struct pace *pace);

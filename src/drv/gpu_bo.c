@@ -296,6 +296,7 @@ static int begin_still(void *owner, const struct bo_patience *patience)
 
 	if (patience) {
 		waits.done_ns = patience->work_ns;
+		waits.gives_way = patience->is_over != NULL;
 		waits.is_over = patience->is_over;
 		waits.arg = patience->arg;
 	}

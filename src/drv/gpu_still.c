@@ -62,8 +62,10 @@ static bool wait_on(struct wait *w)
 
 	if (now_ns >= w->until_ns)
 		return false;
-	if (w->waits->is_over && now_ns >= w->ask_ns) {
-		if (gate_is_wanted() || w->waits->is_over(w->waits->arg))
+	if (now_ns >= w->ask_ns) {
+		if (w->waits->gives_way && gate_is_wanted())
+			return false;
+		if (w->waits->is_over && w->waits->is_over(w->waits->arg))
 			return false;
 		w->ask_ns = now_ns + ASK_NS;
 	}
@@ -94,6 +96,37 @@ static int wait_for_work(const struct gpu_still_waits *waits)
 	return 0;
 }
 
+int gpu_still_shut(const struct gpu_still_waits *waits)
+{
+	return capture_any() ? -EAGAIN : shut(clock_now_ns() + waits->shut_ns);
+}
+
+int gpu_still_wait(const struct gpu_still_waits *waits)
+{
+	int rc = gate_wait_out(waits->shut_ns) == 0 ? 0 : -EBUSY;
+
+	/* Who begins one from now on waits at the gate. */
+	if (rc == 0)
+		rc = capture_any() ? -EAGAIN : wait_for_work(waits);
+	if (rc < 0)
+		return rc;
+	state.s.depth = 1;
+	atomic_store_explicit(&state.s.tid, (unsigned)sys_gettid(), memory_order_relaxed);
+	return 0;
+}
+
+void gpu_still_let(uint32_t passes, bool (*is_enough)(void), int64_t wait_ns)
+{
+	atomic_store_explicit(&state.s.tid, 0, memory_order_relaxed);
+	gate_let(passes, is_enough, wait_ns);
+}
+
+void gpu_still_open(void)
+{
+	atomic_store_explicit(&state.s.tid, 0, memory_order_relaxed);
+	gate_open();
+}
+
 int gpu_still_begin(const struct gpu_still_waits *waits)
 {
 	int rc;
@@ -102,20 +135,13 @@ int gpu_still_begin(const struct gpu_still_waits *waits)
 		state.s.depth++;
 		return 0;
 	}
-	if (capture_any())
-		return -EAGAIN;
-	rc = shut(clock_now_ns() + waits->shut_ns);
+	rc = gpu_still_shut(waits);
 	if (rc < 0)
 		return rc;
-	/* Who begins one from now on waits at the gate. */
-	rc = capture_any() ? -EAGAIN : wait_for_work(waits);
-	if (rc < 0) {
+	rc = gpu_still_wait(waits);
+	if (rc < 0)
 		gate_open();
-		return rc;
-	}
-	state.s.depth = 1;
-	atomic_store_explicit(&state.s.tid, (unsigned)sys_gettid(), memory_order_relaxed);
-	return 0;
+	return rc;
 }
 
 void gpu_still_end(void)

@@ -19,6 +19,7 @@ struct gpu_still_waits {
 	/* Asked every millisecond or so while work is waited for: true ends that. May be NULL. */
 	bool (*is_over)(void *arg);
 	void *arg;
+	bool gives_way; /* it ends, too, when another thread would shut the gate */
 };
 
 /* A move: a stall of the program that is worth it, or none. */
@@ -42,6 +43,16 @@ void gpu_still_init(void);
  */
 int gpu_still_begin(const struct gpu_still_waits *waits);
 void gpu_still_end(void);
+
+/*
+ * The same in steps, for who lets some go on before all stands still. Shut: the gate is, until
+ * gpu_still_open(). Wait: as gpu_still_begin() where the gate is shut, and stays so. Let:
+ * gate_let(), after either; who had it has only the gate.
+ */
+int gpu_still_shut(const struct gpu_still_waits *waits);
+int gpu_still_wait(const struct gpu_still_waits *waits);
+void gpu_still_let(uint32_t passes, bool (*is_enough)(void), int64_t wait_ns);
+void gpu_still_open(void);
 
 /* True when the calling thread has it. */
 bool gpu_still_is_mine(void);

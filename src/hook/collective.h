@@ -9,6 +9,9 @@
 
 /* True of a kernel's name; of a function, where the driver tells it (CUDA 12.3). */
 bool collective_is_name(const char *name);
+/* As collective_is(), remembered by the handle: as good where a wrong answer is no harm. */
+bool collective_is_seen(CUfunction function);
+
 bool collective_is(CUfunction function);
 
 /*

@@ -147,7 +147,8 @@
 /* True when all that is watched for are first launches, and this is none. */
 static inline bool work_passes(const void *function)
 {
-	return gate_is_watched() && !metering_is_on() && function_is_settled(function);
+	return (gate_word() & ~(uint32_t)GATE_FUNCTIONS) == GATE_OPEN && !metering_is_on() &&
+	       function_is_settled(function);
 }
 
 /*

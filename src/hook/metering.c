@@ -17,6 +17,7 @@
 #include "hook/stream_key.h"
 #include "hook/uses_sample.h"
 #include "hook/work.h"
+#include "shm/pace_call.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -409,6 +410,20 @@ void metering_launched_first(void)
 {
 	if (quota_has_region_now())
 		pace_policy_launched(&state.s.region->hami->recent_kernel);
+}
+
+void metering_await(bool is_awaited)
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load_explicit(&state.s.meters[d],
+							   memory_order_acquire);
+
+		if (!meter)
+			continue;
+		pace_await(&meter->pace, is_awaited);
+		if (is_awaited && quota_has_region_now())
+			pace_call(meter->pace.device);
+	}
 }
 
 int64_t metering_tick(void)

@@ -61,6 +61,12 @@ void metering_read_all(int64_t age_ns);
 /* The monitor is told of a thread's first launch at once. */
 void metering_launched_first(void);
 
+/*
+ * Others wait for what this process launches from now on, or not any more (pace_await()): who is
+ * held looks again.
+ */
+void metering_await(bool is_awaited);
+
 /* The graph ended: its handle may come again as another. */
 void metering_forget_graph(CUgraphExec exec);
 

@@ -41,9 +41,12 @@ static bool card_free(struct dev dev, uint64_t *out_bytes)
 /* What is away comes back when the tenant is resumed: until then nobody can say what goes. */
 static bool was_suspended(void)
 {
-	if (!suspend_is_shut())
+	if (!suspend_may_shut())
 		return false;
 	gate_leave(gate_enter());
+	/* It may be open for a moment. */
+	if (!suspend_is_shut())
+		clock_sleep_ns(NSEC_PER_MSEC);
 	return true;
 }
 

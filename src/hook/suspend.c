@@ -10,9 +10,11 @@
 #include "core/others.h"
 #include "core/quota.h"
 #include "core/rdma.h"
+#include "core/root.h"
 #include "drv/gpu_bo.h"
 #include "drv/gpu_still.h"
 #include "drv/sample_nvml.h"
+#include "hook/metering.h"
 #include "hook/signals.h"
 #include "hook/together.h"
 #include "shm/residency.h"
@@ -21,13 +23,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
+/* Markers are read so often while work is waited for. */
+#define READ_NS (5 * NSEC_PER_MSEC)
 #define AGAIN_FIRST_NS (10 * NSEC_PER_MSEC)
 #define AGAIN_MOST_NS NSEC_PER_SEC
 /* Who has left looks so often whether others could not, and comes back for them so often. */
 #define MISSED_LOOK_NS (200 * NSEC_PER_MSEC)
 enum { RETURNS_MOST = 3 };
-
-static const struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
 
 enum state {
 	RUNS,
@@ -39,6 +41,8 @@ enum state {
 struct suspend_state {
 	struct region *region;  /* constant after suspend_start(), NULL: nothing is asked of it */
 	_Atomic unsigned state; /* enum state; the worker writes */
+	_Atomic bool begins;    /* the gate is shut now and then, to be held; the worker writes */
+	_Atomic bool is_ending; /* the program ends; atomic */
 	/* the worker's */
 	int64_t again_ns;       /* when the next attempt is due, 0: at once */
 	int64_t pause_ns;       /* before the one after */
@@ -46,6 +50,8 @@ struct suspend_state {
 	enum ration_suspend want;
 	bool is_told;
 	unsigned returns; /* for others, since it was asked */
+	int told_rc;      /* and for which asks */
+	uint32_t told_asks;
 };
 PROCESS_STATE(suspend_state, state);
 
@@ -61,6 +67,16 @@ void suspend_start(struct region *region)
 bool suspend_is_shut(void)
 {
 	return atomic_load_explicit(&state.s.state, memory_order_relaxed) != RUNS;
+}
+
+bool suspend_may_shut(void)
+{
+	return suspend_is_shut() || atomic_load_explicit(&state.s.begins, memory_order_relaxed);
+}
+
+void suspend_end(void)
+{
+	atomic_store(&state.s.is_ending, true);
 }
 
 /* Who resumes the tenant resumes also what a signal has suspended. */
@@ -87,20 +103,38 @@ static enum ration_suspend wanted_now(int64_t now_ns)
 	return want == RATION_RUN && signals_want_suspension() ? RATION_SUSPEND : want;
 }
 
+/* Why it is not as far as asked: -errno, or 0. The slot's words; NULL: there is no region. */
+static struct ration_residency *tell_why(int rc)
+{
+	struct ration_residency *r;
+
+	if (!quota_has_region_now())
+		return NULL;
+	r = &state.s.region->own->residency[quota_slot()];
+	__atomic_store_n(&r->suspend_rc, rc, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->suspend_answered, state.s.asks, __ATOMIC_RELEASE);
+	state.s.told_rc = rc;
+	state.s.told_asks = state.s.asks;
+	return r;
+}
+
 /* Says in the region how it stands. */
 static void tell(enum ration_suspend suspended, int rc)
 {
-	struct ration_residency *r;
-	unsigned slot = quota_slot();
+	struct ration_residency *r = tell_why(rc);
 
-	if (!quota_has_region_now())
+	if (!r)
 		return;
-	r = &state.s.region->own->residency[slot];
-	__atomic_store_n(&r->suspend_rc, rc, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->suspend_answered, state.s.asks, __ATOMIC_RELEASE);
 	__atomic_store_n(&r->is_suspended, suspended, __ATOMIC_RELEASE);
-	__atomic_store_n(&state.s.region->hami->procs[slot].status,
+	__atomic_store_n(&state.s.region->hami->procs[quota_slot()].status,
 			 suspended == RATION_RUN ? HAMI_RUNNING : HAMI_SUSPENDED, __ATOMIC_RELEASE);
+}
+
+/* It is under way. The reason of the last attempt stays. */
+static void tell_begun(void)
+{
+	if (state.s.told_asks != state.s.asks || state.s.told_rc == 0)
+		tell_why(-EINPROGRESS);
 }
 
 /*
@@ -151,13 +185,15 @@ static void come_back(void)
 {
 	int rc;
 
+	tell_begun();
 	gpu_bo_use_pages(false);
 	rc = each(bo_unhold);
 	if (rc == 0) {
 		sample_nvml_rest(false);
 		object_keep(true);
 		enter(RUNS);
-		tell(RATION_RUN, 0);
+		/* It may have come back only for others. */
+		tell(RATION_RUN, state.s.want == RATION_RUN ? 0 : -EINPROGRESS);
 		together_end();
 		gpu_still_end();
 		return;
@@ -264,27 +300,63 @@ static bool is_asked_of_all(void)
 	return state.s.region && quota_has_region_now() && region_wants() != RATION_RUN;
 }
 
+/*
+ * Something else is asked for, or the same once more: what is under way is begun anew. Meanwhile
+ * what the worker has to do soon is done.
+ */
+static bool is_asked_anew(void *arg)
+{
+	const struct ration_region *own = state.s.region->own;
+
+	(void)arg;
+	root_serve();
+	metering_read_all(READ_NS);
+	if (atomic_load(&state.s.is_ending))
+		return true;
+	return quota_has_region_now() &&
+	       (__atomic_load_n(&own->suspend_asks, __ATOMIC_ACQUIRE) != state.s.asks ||
+		(region_suspend_want(own) == RATION_RUN && !signals_want_suspension()));
+}
+
 static int begin_still(void)
 {
-	return is_asked_of_all() ? together_begin(&waits) : gpu_still_begin(&waits);
+	struct gpu_still_waits waits = GPU_STILL_SUSPEND_WAITS;
+	int rc;
+
+	if (state.s.region)
+		waits.is_over = is_asked_anew;
+	atomic_store_explicit(&state.s.begins, true, memory_order_relaxed);
+	rc = is_asked_of_all() ? together_begin(&waits) : gpu_still_begin(&waits);
+	atomic_store_explicit(&state.s.begins, false, memory_order_relaxed);
+	return rc == -EBUSY && waits.is_over && is_asked_anew(NULL) ? -ECANCELED : rc;
+}
+
+/* It does not go; why not is said, and when it is tried again. */
+static void stay(int rc)
+{
+	together_end();
+	object_keep(true);
+	if (rc == -ECANCELED) {
+		state.s.again_ns = clock_now_ns();
+		return;
+	}
+	tell(RATION_RUN, rc);
+	try_again(clock_now_ns());
 }
 
 static void hold(enum ration_suspend want)
 {
 	int rc = rdma_look() ? -EPERM : 0;
 
+	tell_begun();
 	if (rc == 0) {
 		object_keep(false);
 		rc = may_leave() ? begin_still() : -ENOMEM;
 	}
 	if (rc == 0)
 		rc = leave(want);
-	if (rc < 0 && !suspend_is_shut()) {
-		together_end();
-		object_keep(true);
-		tell(RATION_RUN, rc);
-		try_again(clock_now_ns());
-	}
+	if (rc < 0 && !suspend_is_shut())
+		stay(rc);
 }
 
 /*
@@ -296,6 +368,7 @@ static void deepen(void)
 	int64_t pause_ns = state.s.pause_ns;
 	int rc = handle_has_host() ? -ENOTSUP : 0;
 
+	tell_begun();
 	if (rc == 0 && gpu_bo_drop_host() == 0) {
 		be_deep();
 		return;
@@ -333,6 +406,12 @@ static void follow(enum ration_suspend want)
 {
 	enum state now = atomic_load_explicit(&state.s.state, memory_order_relaxed);
 
+	/* It stays: whoever asks anew is told so. */
+	if (now != COMES_BACK && want != RATION_RUN) {
+		together_left();
+		if (state.s.told_asks != state.s.asks)
+			tell_why(state.s.told_rc == -EINPROGRESS ? 0 : state.s.told_rc);
+	}
 	if (now == COMES_BACK) {
 		come_back();
 	} else if (want == RATION_RUN) {
@@ -373,13 +452,14 @@ int64_t suspend_tick(void)
 	if (want != state.s.want)
 		state.s.again_ns = state.s.returns = 0;
 	state.s.want = want;
+	together_seen(state.s.resumes);
 	if (now_ns < state.s.again_ns)
 		return state.s.again_ns;
 	if (suspend_is_shut()) {
 		follow(want);
 	} else if (want != RATION_RUN) {
 		hold(want);
-	} else if (state.s.pause_ns) {
+	} else if (state.s.pause_ns || state.s.told_rc) {
 		enter(RUNS);
 		tell(RATION_RUN, 0);
 	}

@@ -33,3 +33,9 @@ bool suspend_is_asked(void);
 
 /* True while the worker has the gate shut. */
 bool suspend_is_shut(void);
+
+/* True then, and while it is about to: what is under way may have to be waited for. */
+bool suspend_may_shut(void);
+
+/* The program ends: what has not begun does not begin. */
+void suspend_end(void);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "abi/cuda.h"
+#include "core/device.h"
 #include "drv/gpu_still.h"
 #include "shm/region.h"
 
@@ -23,16 +24,27 @@ void together_start(struct region *region);
 void together_given_name(const char *name);
 void together_given(CUfunction function);
 
+/*
+ * The calling thread is about to launch something on the device; what it launched there was one of
+ * them, or a graph with some. The first may be left out where time is not limited.
+ */
+void together_launching(struct dev dev);
+void together_launched(struct dev dev);
+
 /* True when it was given such a function. */
 bool together_is_linked(void);
 
 /*
  * As gpu_still_begin(), when all others of the tenant that may wait for this process's work stand
- * still too, or have left, or after waits->done_ns. The worker's.
+ * still too, or have left; after some time it does for itself, if it can. -ECANCELED when
+ * waits->is_over() says so, which has to be there. The worker's.
  */
 int together_begin(const struct gpu_still_waits *waits);
 
-/* It left, for whatever reason: nobody waits for it to stand still. */
+/* What is wanted was looked at after `resumes` of the region was this. The worker's. */
+void together_seen(uint32_t resumes);
+
+/* It left, for whatever reason: nobody waits for it to stand still. Once more after each look. */
 void together_left(void);
 
 /* It did not leave after all, or came back. */

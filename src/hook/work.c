@@ -16,6 +16,7 @@
 #include "hook/enter.h"
 #include "hook/metering.h"
 #include "hook/stream_key.h"
+#include "hook/together.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -402,11 +403,14 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->meter = p->meter;
 	w->thread = p->thread;
 	w->context = p->context;
+	w->dev = p->dev;
+	together_launching(p->dev);
 	if (p->context)
 		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
 	w->entry = means_find(&w->meter->means, work_call_kind(&call));
 	if (!means_is_known(w->entry) && link_if_collective(w->meter, &call))
 		__atomic_store_n(&w->entry->may_wait, 1, __ATOMIC_RELAXED);
+	w->is_collective = means_may_wait(w->entry);
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
 	if (w->lane && lane_wants_start(w->lane))
@@ -414,6 +418,21 @@ static void begin_metered(struct work *w, struct work_call call)
 	else if (w->lane && w->lane->wants_pair)
 		mark(w, METER_BEFORE, NULL);
 	keep(w, p);
+}
+
+/* Of a process with kernels that wait for others', without a limit of GPU time: is it one? */
+static bool find_collective(struct work *w, const struct work_call *call)
+{
+	CUcontext ctx;
+
+	/* A graph may have some: as many have it on all devices of a job. */
+	if (call->function ? !collective_is_seen(call->function) : call->what == WORK_CALL_BYTES)
+		return false;
+	if (work_is_captured(call->stream, call->is_per_thread) ||
+	    !find_context(call->stream, &ctx, &w->dev))
+		return false;
+	together_launching(w->dev);
+	return true;
 }
 
 CUresult work_begin(struct work *w, struct work_call call)
@@ -427,6 +446,8 @@ CUresult work_begin(struct work *w, struct work_call call)
 		begin_metered(w, call);
 	else if (!gate_is_watched())
 		metering_launched_first();
+	if (!w->meter && together_is_linked())
+		w->is_collective = find_collective(w, &call);
 	if (function_any() && !function_is_settled(call.function)) {
 		w->is_first = true;
 		res = first_launch_begin(&w->first, call.function, call.stream,
@@ -441,6 +462,8 @@ void work_end(struct work *w, CUresult res)
 {
 	if (w->is_first)
 		first_launch_finish(&w->first, res);
+	if (res == CUDA_SUCCESS && w->is_collective)
+		together_launched(w->dev);
 	if (!w->meter)
 		return;
 	if (res != CUDA_SUCCESS)

@@ -19,13 +19,15 @@
 /* One call under way; on its caller's stack. */
 struct work {
 	struct work_call call;
+	struct dev dev;      /* of the meter, or as below */
 	struct meter *meter; /* NULL: it is neither held nor measured */
 	struct meter_thread *thread;
 	struct lane *lane;
 	struct means_entry *entry;
 	uint64_t context;
 	struct first_launch first;
-	bool is_first; /* a function's, perhaps */
+	bool is_first;      /* a function's, perhaps */
+	bool is_collective; /* it may wait for others', on `dev` */
 };
 
 /*

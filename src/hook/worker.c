@@ -187,6 +187,7 @@ static void stop(void)
 	if (atomic_load(&worker.s.state) == WORKER_NONE)
 		return;
 	atomic_store(&worker.s.stop, 1);
+	suspend_end();
 	wake();
 	while ((now = atomic_load(&worker.s.state)) != WORKER_GONE && left_ns > 0) {
 		sys_futex_wait(&worker.s.state, now, left_ns);

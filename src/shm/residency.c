@@ -218,6 +218,8 @@ void residency_clear(struct ration_region *own, unsigned slot)
 	__atomic_store_n(&r->kept_bytes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->suspend_rc, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->suspend_answered, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->collectives, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->still_resumes, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->together, RATION_APART, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->is_suspended, 0, __ATOMIC_RELEASE);
 }

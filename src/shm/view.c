@@ -246,7 +246,9 @@ static void read_residency(const struct ration_region *own, unsigned index, stru
 			       (enum ration_suspend)r->is_suspended;
 	answered = __atomic_load_n(&r->suspend_answered, __ATOMIC_ACQUIRE);
 	/* Of an earlier time it is no answer to what is asked now. 0: an older library's. */
-	if (answered == 0 || answered == __atomic_load_n(&own->suspend_asks, __ATOMIC_RELAXED))
+	p->has_answered = answered == 0 ||
+			  answered == __atomic_load_n(&own->suspend_asks, __ATOMIC_RELAXED);
+	if (p->has_answered)
 		p->suspend_rc = r->suspend_rc;
 }
 

@@ -39,6 +39,7 @@ struct view_process {
 	uint64_t moved_bytes;                   /* by exchanges of memory, since its start */
 	enum ration_suspend suspended;          /* how far it is held */
 	int suspend_rc;                         /* why it is not as far as asked: -errno, or 0 */
+	bool has_answered;                      /* to what is asked now; else that is 0 */
 	unsigned busy_permille[RATION_DEVICES]; /* of a second, as measured last */
 	uint64_t held_ns[RATION_DEVICES]; /* its threads' waits for GPU time, since its start */
 };

@@ -209,14 +209,18 @@ static bool has_memory(const struct view *view, const struct view_process *p)
 	return false;
 }
 
-/* True when the process is as it was asked to be. One without memory has nothing to do for it. */
+/*
+ * True when the process is as it was asked to be. One without memory has nothing to do for it; one
+ * that is suspended from an earlier time may be about to run, until it answers.
+ */
 static bool is_there(const struct view *view, const struct view_process *p)
 {
-	return opt.want == RATION_RUN ? p->suspended == RATION_RUN :
-					p->suspended >= opt.want || !has_memory(view, p);
+	return opt.want == RATION_RUN ?
+		       p->suspended == RATION_RUN :
+		       (p->suspended >= opt.want && p->has_answered) || !has_memory(view, p);
 }
 
-/* Why a process is not as it was asked to be; "" while it does not say. */
+/* Why a process is not as it was asked to be. */
 static const char *why_not(const struct view_process *p, char *text, size_t room)
 {
 	static const struct {
@@ -227,6 +231,7 @@ static const char *why_not(const struct view_process *p, char *text, size_t room
 		{ -EPERM, " (a library for RDMA is loaded; see RATION_RDMA)" },
 		{ -EBUSY, " (its work does not end)" },
 		{ -EAGAIN, " (it captures a graph)" },
+		{ -EINPROGRESS, " (what it has given the GPU is waited for)" },
 	};
 	const char *what = "";
 
@@ -234,7 +239,9 @@ static const char *why_not(const struct view_process *p, char *text, size_t room
 		if (p->suspend_rc == known[i].rc)
 			what = known[i].what;
 	text[0] = '\0';
-	if (p->suspend_rc)
+	if (!p->has_answered || (p->suspend_rc == 0 && opt.want != RATION_RUN))
+		snprintf(text, room, ": it has not answered (it is stopped, or has just begun)");
+	else if (p->suspend_rc)
 		snprintf(text, room, ": %s%s", strerror(-p->suspend_rc), what);
 	return text;
 }

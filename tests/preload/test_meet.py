@@ -1,4 +1,7 @@
 """Kernels on two devices that wait for each other, under a limit of GPU time."""
+import os
+import signal
+
 import pytest
 from conftest import CONTEXT
 
@@ -13,30 +16,86 @@ def test_they_meet(place, limits, way):
     assert done.lines == ["met"] and done.err == ""
 
 
-WAYS = {"two processes": [["0"], ["1"]], "one process": [["0", "1"]]}
-
-
-@pytest.mark.some
-@pytest.mark.parametrize("ranks", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("limit", [None, "50"])
-def test_they_are_suspended_together(place, tmp_path, ranks, limit):
-    """Who has launched what waits for another is not done before the other has launched it too."""
-    words = tmp_path / "words"
+def begin(place, folder, ranks, how):
+    """Programs with these ranks, on as many devices."""
+    words = folder / "words"
     words.write_bytes(bytes(4096))
-    place.sim["count"] = "2"
+    count = sum(map(len, ranks))
+    place.sim["count"] = str(count)
     place.settings.update({"RATION_MOVABLE": "true", "RATION_MEM": "512m"})
-    if limit:
-        place.settings["RATION_SM"] = limit
-    programs = [place.start("ranks", words, *of) for of in ranks]
+    programs = [place.start("ranks", words, count, how, *of) for of in ranks]
     for program in programs:
         program.await_word("ready")
-    for _ in range(3):
+    return programs
+
+
+def suspend_and_end(place, programs, devices, times):
+    for time in range(times):
         place.suspend(True)
-        assert all(sum(place.truth(dev).values()) <= 2 * CONTEXT for dev in (0, 1))
+        if time == 0:
+            assert all(sum(place.truth(dev).values()) <= devices * CONTEXT for dev in range(devices))
         place.suspend(False)
     for program in programs:
         program.go()
     assert [program.end().lines[-1] for program in programs] == ["end"] * len(programs)
+
+
+WAYS = {"two processes": [["0"], ["1"]], "one process": [["0", "1"]]}
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("how", ["waits", "full"])
+@pytest.mark.parametrize("limit", ["50", None])
+@pytest.mark.parametrize("ranks", WAYS.values(), ids=WAYS)
+def test_they_are_suspended_together(place, tmp_path, ranks, limit, how):
+    """Who has launched what waits for another is not done before the other has launched it too."""
+    place.settings["RATION_SM"] = limit
+    suspend_and_end(place, begin(place, tmp_path, ranks, how), 2, 3)
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("count, limit, how, times", [
+    (4, "30", "full", 5), (8, None, "full", 5), (2, "5", "waits", 10), (8, "30", "waits", 5), (4, "90", "full", 20),
+    (8, "30", "full", 5), (16, None, "full", 3), (16, "90", "waits", 3)])
+def test_many_are_suspended_together(place, tmp_path, count, limit, how, times):
+    """Of those whose launches others wait for none is held for the GPU time that they have used."""
+    place.settings["RATION_SM"] = limit
+    programs = begin(place, tmp_path, [[str(rank)] for rank in range(count)], how)
+    suspend_and_end(place, programs, count, times)
+
+
+@pytest.mark.plain
+def test_one_that_is_slow_to_go_on(place, tmp_path):
+    """It is not suspended for having been so before: it comes back, and then leaves with the others."""
+    programs = begin(place, tmp_path, [["0"], ["1"], ["2"]], "large")
+    place.suspend(True)
+    for _ in range(3):
+        place.ask_suspend(False, 0)
+        os.kill(programs[0].pid, signal.SIGSTOP)
+        done = place.ask_suspend(True, 1)
+        assert done.returncode == 1 and b"not answered" in done.stdout
+        os.kill(programs[0].pid, signal.SIGCONT)
+        place.suspend(True)
+    place.suspend(False)
+    suspend_and_end(place, programs, 3, 1)
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("limit", ["30", None])
+def test_one_that_does_not_come(place, tmp_path, limit):
+    """What it has not launched others wait for: it is said of each, and they go on when it does."""
+    place.settings["RATION_SM"] = limit
+    programs = begin(place, tmp_path, [["0"], ["1"], ["2"]], "full")
+    os.kill(programs[1].pid, signal.SIGSTOP)
+    for wait in (1, 1, 2):
+        done = place.ask_suspend(True, wait)
+        lines = done.stdout.decode().splitlines()
+        assert done.returncode == 1 and len(lines) == 3
+        assert all("suspended" in line or "not yet: " in line for line in lines)
+    os.kill(programs[1].pid, signal.SIGCONT)
+    place.suspend(True)
+    place.suspend(False)
+    suspend_and_end(place, programs, 3, 1)
 
 
 @pytest.mark.plain

@@ -70,7 +70,7 @@ def test_suspend_and_resume(ration, tenant):
 def test_a_process_that_does_not_answer(ration, tenant):
     done = ration("suspend", "train", "--wait", "0")
     assert done.returncode == 1
-    assert done.stdout == f"{os.getpid()} python3: not yet\n"
+    assert done.stdout == f"{os.getpid()} python3: not yet: it has not answered (it is stopped, or has just begun)\n"
     assert want(tenant) == 1
 
 
@@ -91,7 +91,7 @@ def test_a_reason_of_an_earlier_time(ration, tenant):
     thread.join()
     done = ration("suspend", "train", "--wait", "1")
     assert done.returncode == 1
-    assert done.stdout == f"{os.getpid()} python3: not yet\n"
+    assert done.stdout == f"{os.getpid()} python3: not yet: it has not answered (it is stopped, or has just begun)\n"
 
 
 def test_a_process_that_is_busy_is_waited_for(ration, tenant):

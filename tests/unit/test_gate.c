@@ -458,6 +458,54 @@ static void a_question_is_no_pass(void **state)
 	gate_open();
 }
 
+static _Atomic int enough;
+
+static bool are_enough(void)
+{
+	return atomic_load(&passes) >= (unsigned long)atomic_load(&enough);
+}
+
+static void *pass_for_ever(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&stop))
+		pass_once();
+	return NULL;
+}
+
+/* A closed gate lets as many pass as it is told, and stays closed. */
+static void so_many_may_pass_one_that_is_closed(void **state)
+{
+	pthread_t threads[4];
+
+	(void)state;
+	start();
+	assert_int_equal(gate_close(WAIT_NS), 0);
+	atomic_store(&passes, 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, pass_for_ever, NULL), 0);
+	gate_let(1, NULL, WAIT_NS);
+	assert_int_equal(gate_wait_out(WAIT_NS), 0);
+	assert_int_equal(atomic_load(&passes), 1);
+	gate_let(5, NULL, WAIT_NS);
+	assert_int_equal(gate_wait_out(WAIT_NS), 0);
+	assert_int_equal(atomic_load(&passes), 6);
+	/* Or until it is enough; who looked before another had passed may be one more. */
+	atomic_store(&enough, 10);
+	gate_let(UINT32_MAX, are_enough, WAIT_NS);
+	assert_int_equal(gate_wait_out(WAIT_NS), 0);
+	assert_in_range(atomic_load(&passes), 10, 13);
+	/* Not for ever. */
+	atomic_store(&enough, 0);
+	gate_let(1, are_enough, WAIT_NS);
+	gate_let(0, NULL, NSEC_PER_MSEC);
+	assert_in_range(atomic_load(&passes), 10, 13);
+	atomic_store(&stop, 1);
+	gate_open();
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +518,7 @@ int main(void)
 		cmocka_unit_test(a_watched_gate_is_open_and_says_so),
 		cmocka_unit_test(each_pass_is_told_whoever_had_the_cell_before),
 		cmocka_unit_test(a_question_is_no_pass),
+		cmocka_unit_test(so_many_may_pass_one_that_is_closed),
 		cmocka_unit_test(a_fork_child_has_a_gate_of_its_own),
 		cmocka_unit_test(a_thread_that_ended_inside_is_forgotten),
 	};

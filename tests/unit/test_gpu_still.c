@@ -189,15 +189,47 @@ static void *want_the_gate(void *arg)
 static void a_long_wait_ends_when_another_wants_the_gate(void)
 {
 	static struct plug plug = PLUG_INIT;
+	struct gpu_still_waits polite = for_ever;
+	pthread_t thread;
+
+	polite.gives_way = true;
+	start();
+	plug_put(&plug, NULL);
+	CHECK_EQ(pthread_create(&thread, NULL, want_the_gate, NULL), 0);
+	CHECK_EQ(gpu_still_begin(&polite), -EBUSY);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	no_gate_is_shut();
+	plug_pull(&plug);
+}
+
+/* With the gate shut all along, and whoever is let through may give the device work again. */
+static void some_may_go_on_before_all_stands_still(void)
+{
+	static struct plug plug = PLUG_INIT;
 	pthread_t thread;
 
 	start();
 	plug_put(&plug, NULL);
-	CHECK_EQ(pthread_create(&thread, NULL, want_the_gate, NULL), 0);
-	CHECK_EQ(gpu_still_begin(&for_ever), -EBUSY);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
-	no_gate_is_shut();
+	CHECK_EQ(gpu_still_shut(&waits), 0);
+	CHECK_EQ(gpu_still_wait(&waits), -EBUSY);
+	CHECK(!gpu_still_is_mine());
+	CHECK_EQ(pthread_create(&thread, NULL, stay_inside, NULL), 0);
+	clock_sleep_ns(20 * NSEC_PER_MSEC);
+	CHECK(!atomic_load(&has_passed));
+	gpu_still_let(1, NULL, 10 * NSEC_PER_SEC);
+	while (!atomic_load(&has_passed))
+		clock_sleep_ns(NSEC_PER_MSEC);
 	plug_pull(&plug);
+	CHECK_EQ(gpu_still_wait(&waits), -EBUSY);
+	atomic_store(&may_leave, true);
+	CHECK_EQ(gpu_still_wait(&longer), 0);
+	CHECK(gpu_still_is_mine());
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	/* Who lets some pass has it no more. */
+	gpu_still_let(1, NULL, NSEC_PER_MSEC);
+	CHECK(!gpu_still_is_mine());
+	gpu_still_open();
+	no_gate_is_shut();
 }
 
 static void a_capture_comes_first(void)
@@ -223,6 +255,7 @@ int main(void)
 		fresh_test(work_that_goes_on_is_not_waited_for_long),
 		fresh_test(a_long_wait_ends_when_it_should),
 		fresh_test(a_long_wait_ends_when_another_wants_the_gate),
+		fresh_test(some_may_go_on_before_all_stands_still),
 		fresh_test(a_capture_comes_first),
 	};
 

@@ -56,12 +56,27 @@ static void there_is_never_more_than_some_seconds(void **state)
 	assert_in_range(pace_late_ns(&pace), 0, LATE_MOST_NS);
 }
 
+/* What it takes others hold up, for its sake; nothing is paid before that is over. */
+static void while_it_is_awaited_all_is_late(void **state)
+{
+	(void)state;
+	pace_await(&pace, true);
+	assert_int_equal(late_settle(&pace, 20 * MS, 16 * MS, true), 0);
+	assert_int_equal(pace_late_ns(&pace), 20 * MS);
+	assert_int_equal(late_settle(&pace, 8 * MS, 8 * MS, false), 0);
+	assert_int_equal(pace_late_ns(&pace), 20 * MS);
+	pace_await(&pace, false);
+	late_settle(&pace, 8 * MS, 8 * MS, false);
+	assert_in_range(pace_late_ns(&pace), 18 * MS, 19 * MS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(only_what_may_wait_is_late, setup),
 		cmocka_unit_test_setup(it_is_paid_by_a_part_of_what_comes, setup),
 		cmocka_unit_test_setup(there_is_never_more_than_some_seconds, setup),
+		cmocka_unit_test_setup(while_it_is_awaited_all_is_late, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,34 @@ static void what_is_late_holds_nobody(void **state)
 	assert_int_equal(hold.wake_ns, NOW_NS + NSEC_PER_SEC + burst_ns(50));
 }
 
+/* Others wait for its launches: what is owed holds them no more, up to what may be late. */
+static void who_is_awaited_may_owe(void **state)
+{
+	(void)state;
+	set_level(-NSEC_PER_SEC);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_DEBT);
+	pace_await(&pace, true);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ask(&pace, NSEC_PER_SEC, NOW_NS), PACE_GO);
+	/* Not another process's, and it is debited as ever. */
+	assert_int_equal(ask(&other, 100000, NOW_NS), PACE_DEBT);
+	pace_settle(&pace, 3 * NSEC_PER_SEC);
+	pace_debit(&pace, 50, 3 * NSEC_PER_SEC, NOW_NS);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_GO);
+	pace_settle(&pace, 100000);
+	pace_debit(&pace, 50, 100000, NOW_NS);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_DEBT);
+	assert_int_equal(device.level_pct_ns, -(4 * NSEC_PER_SEC + 100000) * 100);
+	/* The monitor's hold is none of that. */
+	set_level(0);
+	half.is_blocked = true;
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_ASKED);
+	half.is_blocked = false;
+	set_level(-NSEC_PER_SEC);
+	pace_await(&pace, false);
+	assert_int_equal(ask(&pace, 100000, NOW_NS), PACE_DEBT);
+}
+
 /* Time pays for it once the bucket is full, and it is never more than the debt and the bucket. */
 static void time_pays_what_is_late(void **state)
 {
@@ -538,6 +566,7 @@ int main(void)
 		cmocka_unit_test_setup(it_fills_at_the_share_up_to_the_cap, setup),
 		cmocka_unit_test_setup(debt_is_kept_and_only_time_pays_it, setup),
 		cmocka_unit_test_setup(what_is_late_holds_nobody, setup),
+		cmocka_unit_test_setup(who_is_awaited_may_owe, setup),
 		cmocka_unit_test_setup(time_pays_what_is_late, setup),
 		cmocka_unit_test_setup(linked_processes_wait_for_each_others_debt, setup),
 		cmocka_unit_test_setup(a_change_of_the_limit_moves_the_wake_time, setup),

@@ -14,6 +14,13 @@
 
 enum { LANE_STARTS = 256 };
 
+/*
+ * A launch that comes so shortly before the stream runs dry, by prediction, may find it dry. Of
+ * short ones too many would.
+ */
+#define LANE_NEAR_NS INT64_C(3000)
+#define LANE_LONG_NS INT64_C(50000)
+
 struct lane_start {
 	int64_t submit_ns; /* when the launch's driver call had returned */
 	uint64_t before_ns;
@@ -81,10 +88,11 @@ static inline void lane_launched(struct lane *lane, int64_t cost_ns, int64_t now
 	uint64_t before_ns = lane->cost_ns;
 
 	/* Dry by prediction, or everything that was launched before is known to have ended. */
-	if (now_ns > end_ns ||
+	if (now_ns > end_ns - (cost_ns >= LANE_LONG_NS ? LANE_NEAR_NS : 0) ||
 	    __atomic_load_n(&lane->known_cost_ns, __ATOMIC_RELAXED) == before_ns) {
 		lane_begin(lane, before_ns, now_ns);
-		end_ns = now_ns;
+		if (now_ns > end_ns)
+			end_ns = now_ns;
 	}
 	lane->model_end_ns = end_ns + cost_ns;
 	__atomic_store_n(&lane->last_ns, now_ns, __ATOMIC_RELAXED);

@@ -255,7 +255,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	struct replay replay = { .lanes = stream->lanes,
 				 .ring = &meter->pace.device->ring,
 				 .from_ns = stream->end_ns,
-				 .is_alone = is_alone(meter, stream, now_ns) };
+				 .is_alone = is_alone(meter, stream, now_ns),
+				 .is_crowded = marker_is_crowded(meter, now_ns) };
 	struct replay_result done;
 	int64_t forgiven_ns;
 

@@ -45,6 +45,7 @@ struct replay {
 	struct pace_ring *ring;
 	int64_t from_ns; /* the stream's earlier work had ended then */
 	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
+	bool is_crowded; /* other processes use the device */
 };
 
 /* What came of it. */

@@ -217,13 +217,13 @@ int main(void)
 		judge(&two_spin, kernels_ns[i], 1.25, 1);
 		judge(&four, kernels_ns[i], 1.25, 1);
 		judge(&sixteen, kernels_ns[i], 1.25, 1);
-		judge(&beside, kernels_ns[i], 1.25, 1);
+		judge(&beside, kernels_ns[i], 0.5, 1);
 		judge(&beside_spin, kernels_ns[i], 1.25, 1);
 	}
 	judge(&two, 20000, 1.25, 1);
 	judge(&sixteen, 20000, 1.5, 1);
 	/* A kernel that is preempted counts as busy, and of such short ones nearly always one is. */
-	judge(&beside, 20000, 1.25, 5);
+	judge(&beside, 20000, 1.25, 5.5);
 	/* Nothing tells when their turn came: they get less than the limit, by what switching takes. */
 	for (int i = 0; i < 4; i++)
 		judge(&free_marks, kernels_ns[i], 25, 1);

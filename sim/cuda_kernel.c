@@ -8,7 +8,8 @@
 #include "cuda_range.h"
 
 enum { PIECE_UNITS = 64 << 10, SLEEP_MIN_NS = 200000, SLEEP_EARLY_NS = 80000, NAP_NS = 500000 };
-enum { MEET_NAP_NS = 20000 };
+/* Who waits for long looks less often: an eighth of what it waited, within these. */
+enum { MEET_NAP_NS = 20000, MEET_NAP_MOST_NS = 500000, MEET_NAP_PART = 8 };
 
 static bool may_touch(const struct CUctx_st *ctx, const struct cuda_span *span, uint64_t first,
 		      uint64_t units)
@@ -185,7 +186,8 @@ static CUresult run_checksum(struct CUctx_st *ctx, struct cuda_turn *turn, const
 /* param: own word, the partner's, goal. In memory of the host. */
 static CUresult run_meet(struct CUctx_st *ctx, struct cuda_turn *turn, const uint64_t *param)
 {
-	const struct timespec nap = { 0, MEET_NAP_NS };
+	struct timespec nap = { 0, MEET_NAP_NS };
+	long waited_ns = 0;
 	bool is_allowed;
 
 	if ((param[0] | param[1]) % 8)
@@ -199,6 +201,9 @@ static CUresult run_meet(struct CUctx_st *ctx, struct cuda_turn *turn, const uin
 	__atomic_store_n((uint64_t *)param[0], param[2], __ATOMIC_RELEASE);
 	while (__atomic_load_n((const uint64_t *)param[1], __ATOMIC_ACQUIRE) < param[2]) {
 		nanosleep(&nap, NULL);
+		waited_ns += nap.tv_nsec;
+		if (waited_ns / MEET_NAP_PART > nap.tv_nsec && nap.tv_nsec < MEET_NAP_MOST_NS)
+			nap.tv_nsec *= 2;
 		cuda_turn_check(turn);
 	}
 	return CUDA_SUCCESS;

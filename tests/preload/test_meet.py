@@ -55,8 +55,8 @@ def test_they_are_suspended_together(place, tmp_path, ranks, limit, how):
 
 @pytest.mark.some
 @pytest.mark.parametrize("count, limit, how, times", [
-    (4, "30", "full", 5), (8, None, "full", 5), (2, "5", "waits", 10), (8, "30", "waits", 5), (4, "90", "full", 20),
-    (8, "30", "full", 5), (16, None, "full", 3), (16, "90", "waits", 3)])
+    (4, "30", "full", 3), (8, None, "full", 3), (2, "5", "waits", 5), (8, "30", "waits", 3), (4, "90", "full", 8),
+    (8, "30", "full", 2), (16, "90", "waits", 2)])
 def test_many_are_suspended_together(place, tmp_path, count, limit, how, times):
     """Of those whose launches others wait for none is held for the GPU time that they have used."""
     place.settings["RATION_SM"] = limit

@@ -217,12 +217,14 @@ static int look(struct dev dev, unsigned under_way, struct look *out)
  */
 static int reserve(struct charge *c, uint64_t bytes)
 {
-	int rc = bytes ? quota_reserve(c->dev, QUOTA_DATA, bytes) : 0;
+	int (*fn)(struct dev, enum quota_kind,
+		  uint64_t) = c->wait == CHARGE_AT_ONCE ? quota_take : quota_reserve;
+	int rc = bytes ? fn(c->dev, QUOTA_DATA, bytes) : 0;
 
 	if (rc == -EDQUOT && !c->is_small)
 		small_settle(c->dev);
 	if (rc == -EDQUOT && (charge_ask_card(c->dev) || !c->is_small))
-		rc = quota_reserve(c->dev, QUOTA_DATA, bytes);
+		rc = fn(c->dev, QUOTA_DATA, bytes);
 	if (rc == 0)
 		c->bytes = bytes;
 	return rc;
@@ -266,9 +268,10 @@ int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uin
 	return reserve_tracked(c, bytes_round_up(bytes, TRACK_BLOCK_BYTES));
 }
 
-int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes)
+int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes,
+			   enum charge_wait wait)
 {
-	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_managed = true };
+	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_managed = true, .wait = wait };
 	return reserve_tracked(c, bytes_round_up(bytes, MANAGED_PAGE_BYTES));
 }
 
@@ -473,15 +476,9 @@ static int begin_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes,
 	return rc;
 }
 
-int charge_reserve_context(struct dev dev, uint64_t bytes)
+int charge_take_context(struct dev dev, uint64_t bytes)
 {
-	int rc = begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_take);
-
-	if (rc != -EDQUOT)
-		return rc;
-	/* As quota_reserve(), but for the mutex. */
-	return LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)),
-			   begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_take));
+	return begin_overhead(dev, QUOTA_CONTEXT, bytes, quota_take);
 }
 
 int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)

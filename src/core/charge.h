@@ -7,16 +7,22 @@
  */
 #pragma once
 
+#include "base/bytes.h"
 #include "core/gpu_ops.h"
 #include "core/handle.h"
+#include "core/leaving.h"
 #include "core/quota.h"
 #include "core/track.h"
+
+/* Whether who leaves is waited for (core/leaving.h): not by who holds a lock, or tries again. */
+enum charge_wait { CHARGE_MAY_WAIT, CHARGE_AT_ONCE };
 
 /* Constant between reserve and commit, but for the charge's own functions. */
 struct charge {
 	struct dev dev;
 	uint64_t bytes; /* reserved */
 	const void *ctx;
+	enum charge_wait wait;
 	bool is_managed;
 	bool is_object;
 	bool is_small;   /* shares a block with others */
@@ -38,7 +44,8 @@ void charge_init(const struct gpu_ops *ops);
 int charge_reserve_linear(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
 
 /* Reserves for managed memory, which the driver's figure for the process does not hold. */
-int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes);
+int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, uint64_t bytes,
+			   enum charge_wait wait);
 
 /*
  * The driver gave `bytes` at `addr` (more than was asked where it pads). 0, or -EDQUOT: it opened a
@@ -132,10 +139,20 @@ struct charge_mark {
 struct charge_mark charge_mark(void);
 
 /*
- * Reserves `bytes` for a context. 0 as after charge_begin(), and no look at the card takes the
- * reservation for something that is gone before charge_over(); or -EDQUOT.
+ * Reserves `bytes` for a context, as CHARGE_AT_ONCE. 0 as after charge_begin(), and no look at the
+ * card takes the reservation for something that is gone before charge_over(); or -EDQUOT.
  */
-int charge_reserve_context(struct dev dev, uint64_t bytes);
+int charge_take_context(struct dev dev, uint64_t bytes);
+
+/* Likewise, as CHARGE_MAY_WAIT; so as quota_reserve(). */
+static inline int charge_reserve_context(struct dev dev, uint64_t bytes)
+{
+	int rc = charge_take_context(dev, bytes);
+
+	if (rc != -EDQUOT)
+		return rc;
+	return LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)), charge_take_context(dev, bytes));
+}
 
 /*
  * As that of any kind, in doubt: the call may take less. Ends with charge_over(), then a look at

@@ -14,18 +14,18 @@ enum { USUAL_PART = 16, PAID_PART = 8 };
 int64_t late_settle(struct pace *pace, int64_t busy_ns, int64_t cost_ns, bool may_wait)
 {
 	bool is_awaited = pace_is_awaited(pace);
-	int64_t late_ns = pace_late_ns(pace), usual_ns = busy_ns, more_ns, room_ns;
+	int64_t late_ns = pace_late_ns(pace), usual_ns = busy_ns, more_ns, put_off_ns, room_ns;
 
-	if (may_wait && is_awaited)
-		usual_ns = 0;
-	else if (may_wait)
+	if (may_wait)
 		usual_ns = clock_least_ns(cost_ns + cost_ns / USUAL_PART, busy_ns);
 	more_ns = busy_ns - usual_ns;
+	put_off_ns = may_wait && is_awaited ? busy_ns : more_ns;
 	room_ns = late_ns < LATE_MOST_NS ? LATE_MOST_NS - late_ns : 0;
-	pace_late(pace, clock_least_ns(more_ns, room_ns));
+	pace_late(pace, clock_least_ns(put_off_ns, room_ns));
 	if (late_ns > 0 && !is_awaited)
 		pace_late(pace,
 			  -(usual_ns / PAID_PART +
 			    (int64_t)((double)usual_ns * (double)late_ns / (double)PAID_WHOLE_NS)));
-	return more_ns > room_ns ? more_ns - room_ns : 0;
+	/* What it usually takes is paid in any case: it was no wait. */
+	return clock_least_ns(more_ns, put_off_ns > room_ns ? put_off_ns - room_ns : 0);
 }

@@ -12,7 +12,8 @@
  * The part is larger the more there is, so that in the long run the limit holds, whether it was
  * a wait or longer work. There is never more than LATE_MOST_NS: who waited for minutes while a
  * partner started pays for seconds. While a process is awaited (pace_await()) all that such kernels
- * take is late, since others are held up for its sake.
+ * take is late, since others are held up for its sake; what is beyond LATE_MOST_NS of their usual
+ * time is paid at once.
  */
 #pragma once
 

@@ -5,6 +5,7 @@
 #include "core/charge.h"
 #include "core/exec_local.h"
 #include "core/function.h"
+#include "core/leaving.h"
 #include "core/library.h"
 
 #include <errno.h>
@@ -120,7 +121,7 @@ void local_open(const void *ctx, struct dev dev)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-/* mutex held. */
+/* mutex held, so nobody is waited for. */
 static int reserve(struct local_growth *g, struct local_area *area)
 {
 	uint32_t want = g->use.thread_bytes;
@@ -132,7 +133,7 @@ static int reserve(struct local_growth *g, struct local_area *area)
 	more = bytes_beyond(cost(area, want), cost(area, area->reserve_bytes));
 	g->before_bytes = quota_overhead(g->use.dev);
 	if (more)
-		rc = charge_reserve_context(g->use.dev, more);
+		rc = charge_take_context(g->use.dev, more);
 	else
 		charge_begin();
 	if (rc < 0)
@@ -189,7 +190,7 @@ void local_tell(const void *handle, const void *ctx, uint32_t thread_bytes)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle)
+static int try_reserve(struct local_growth *growth, const struct local_use *use, const void *handle)
 {
 	struct local_area *area;
 	int rc = 0;
@@ -203,6 +204,16 @@ int local_reserve(struct local_growth *growth, const struct local_use *use, cons
 		rc = reserve(growth, area);
 	pthread_mutex_unlock(&state.s.mutex);
 	return rc;
+}
+
+int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle)
+{
+	int rc = try_reserve(growth, use, handle);
+
+	if (rc != -EDQUOT)
+		return rc;
+	return LEAVING_TRY(use->dev, bytes_sum(growth->bytes, quota_kept(use->dev)),
+			   try_reserve(growth, use, handle));
 }
 
 /*

@@ -56,7 +56,7 @@ void local_open(const void *ctx, struct dev dev);
 /*
  * Before the driver call: reserves what the area lacks and tells core/function.h of `handle`
  * (NULL: of none). 0, then local_finish() follows; or -EDQUOT, and growth->bytes is what was
- * refused.
+ * refused. It may wait, as quota_reserve(), with no lock held.
  */
 int local_reserve(struct local_growth *growth, const struct local_use *use, const void *handle);
 

@@ -256,7 +256,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .ring = &meter->pace.device->ring,
 				 .from_ns = stream->end_ns,
 				 .is_alone = is_alone(meter, stream, now_ns),
-				 .is_crowded = marker_is_crowded(meter, now_ns) };
+				 .is_crowded = marker_is_crowded(meter, now_ns),
+				 .turn_ns = stream->turn_ns };
 	struct replay_result done;
 	int64_t forgiven_ns;
 
@@ -264,6 +265,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 			  &stream->balance_ns);
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
+	if (done.has_waited)
+		stream->turn_ns = end_ns;
 	/* What others made busy meanwhile says nothing of streams side by side. */
 	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);

@@ -62,6 +62,7 @@ struct meter_stream {
 	uint32_t settled;       /* launches that were measured */
 	uint32_t settled_waits; /* of them, such as may wait */
 	int64_t balance_ns;     /* core/replay.h */
+	int64_t turn_ns;        /* likewise */
 	bool has_before;        /* the marker that was read last is a METER_BEFORE */
 	int64_t before_gpu_ns;  /* and ran then */
 	uint32_t before_launches;
@@ -207,9 +208,10 @@ static inline bool meter_launched(struct meter *meter, struct meter_thread *thre
 }
 
 /*
- * Whether a wait that ended at now_ns for what is in the lane's stream (any lane of it) tells too little to be
- * entered: the limit is not near, the stream was measured a moment ago, and what was launched since is laid
- * out by the next end as it was launched. A wait costs some 1500 instructions. Takes no lock.
+ * Whether a wait that ended at now_ns for what is in the lane's stream (any lane of it) tells too
+ * little to be entered: the limit is not near, the stream was measured a moment ago, and what was
+ * launched since is laid out by the next end as it was launched. A wait costs some 1500
+ * instructions. Takes no lock.
  */
 bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
 			 int64_t now_ns);

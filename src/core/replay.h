@@ -46,6 +46,7 @@ struct replay {
 	int64_t from_ns; /* the stream's earlier work had ended then */
 	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
 	bool is_crowded; /* other processes use the device */
+	int64_t turn_ns; /* an end at which a turn of theirs was told last, 0: none */
 };
 
 /* What came of it. */
@@ -53,6 +54,7 @@ struct replay_result {
 	int64_t busy_ns; /* newly busy */
 	int64_t cost_ns; /* its prediction */
 	int64_t end_ns;  /* when the stream's work ended, as far as is known */
+	bool has_waited; /* for a turn of others, which is not counted */
 };
 
 /*

@@ -36,7 +36,7 @@ static enum enter begin(struct charge *c, enum memory memory, uint64_t bytes, CU
 		return what;
 	do
 		rc = memory == LINEAR ? charge_reserve_linear(c, dev, ctx, bytes) :
-					charge_reserve_managed(c, dev, ctx, bytes);
+					charge_reserve_managed(c, dev, ctx, bytes, CHARGE_MAY_WAIT);
 	while (rc == -EDQUOT && own_row_wait(dev, bytes, &waits));
 	if (rc == 0)
 		return ENTER_CHARGE;

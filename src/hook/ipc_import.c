@@ -1,9 +1,11 @@
 #include "hook/ipc_import.h"
 
+#include "base/bytes.h"
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
 #include "core/gate.h"
+#include "core/leaving.h"
 #include "drv/capture.h"
 #include "drv/gpu_vmm.h"
 #include "drv/real.h"
@@ -107,11 +109,11 @@ static bool is_same_tenant(const struct ipc_answer *answer)
 	       answer->region_inode == region->place.st_ino;
 }
 
-/* The driver's figure for this process does not hold what another made. */
+/* state.mutex. The driver's figure for this process does not hold what another made. */
 static int charge_and_map(int fd, const struct ipc_answer *answer, struct ipc_import *m)
 {
 	struct charge c;
-	int rc = charge_reserve_managed(&c, m->dev, m->ctx, answer->whole_bytes);
+	int rc = charge_reserve_managed(&c, m->dev, m->ctx, answer->whole_bytes, CHARGE_AT_ONCE);
 
 	if (rc < 0)
 		return rc;
@@ -164,9 +166,9 @@ static struct ipc_import *find_open(const struct ipc_handle *handle, const void 
 	return NULL;
 }
 
-/* state.mutex */
+/* state.mutex. *out_bytes: of the memory that was asked for, where it was refused. */
 static int open_new(const struct ipc_handle *handle, struct dev dev, const void *ctx,
-		    struct ipc_import **out_import)
+		    struct ipc_import **out_import, uint64_t *out_bytes)
 {
 	struct ipc_import *m = calloc(1, sizeof(*m));
 	int rc;
@@ -177,6 +179,7 @@ static int open_new(const struct ipc_handle *handle, struct dev dev, const void 
 	m->ctx = ctx;
 	m->dev = dev;
 	rc = device_ordinal(dev, &m->ord) ? map_import(m) : -ENODEV;
+	*out_bytes = m->bytes;
 	if (rc < 0) {
 		free(m);
 		return rc;
@@ -200,25 +203,38 @@ static CUresult open_error(int rc, struct dev dev, uint64_t bytes)
 	}
 }
 
-CUresult ipc_import_open(const struct ipc_handle *handle, struct dev dev, const void *ctx,
-			 CUdeviceptr *out_addr)
+static int open_once(const struct ipc_handle *handle, struct dev dev, const void *ctx,
+		     CUdeviceptr *out_addr, uint64_t *out_bytes)
 {
 	struct ipc_import *m;
 	int held, rc = 0;
 
-	if (ipc_export_is_own(handle))
-		return CUDA_ERROR_INVALID_CONTEXT;
 	held = sys_cancel_hold();
 	pthread_mutex_lock(&state.s.mutex);
 	m = find_open(handle, ctx);
 	if (!m)
-		rc = open_new(handle, dev, ctx, &m);
+		rc = open_new(handle, dev, ctx, &m, out_bytes);
 	if (rc == 0) {
 		m->opens++;
 		*out_addr = m->addr;
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	sys_cancel_release(held);
+	return rc;
+}
+
+CUresult ipc_import_open(const struct ipc_handle *handle, struct dev dev, const void *ctx,
+			 CUdeviceptr *out_addr)
+{
+	uint64_t bytes = 0;
+	int rc;
+
+	if (ipc_export_is_own(handle))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	rc = open_once(handle, dev, ctx, out_addr, &bytes);
+	if (rc == -EDQUOT)
+		rc = LEAVING_TRY(dev, bytes_sum(bytes, quota_kept(dev)),
+				 open_once(handle, dev, ctx, out_addr, &bytes));
 	return rc < 0 ? open_error(rc, dev, handle->bytes) : CUDA_SUCCESS;
 }
 
@@ -342,7 +358,8 @@ static void charge_orphan(struct ipc_import *m)
 {
 	struct charge c;
 
-	if (charge_reserve_managed(&c, m->dev, m->ctx, m->bytes) < 0)
+	/* It is tried again. */
+	if (charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_AT_ONCE) < 0)
 		return;
 	m->is_charged = charge_commit(&c, m->addr, m->bytes) == 0;
 	if (!m->is_charged)

@@ -21,8 +21,11 @@
 #define UNSEEN_MOST_BYTES (UINT64_C(1) << 30)
 #define UNSEEN_NAP_NS NSEC_PER_MSEC
 
-/* A context takes a tenth of a second; some cards are woken up first. */
-#define MAKER_WAIT_NS (5 * NSEC_PER_SEC)
+/*
+ * A context takes a tenth of a second; some cards are woken up first, and its memory may be waited
+ * for (core/leaving.h).
+ */
+#define MAKER_WAIT_NS (10 * NSEC_PER_SEC)
 
 enum { REFUSALS_SAID = 8 };
 

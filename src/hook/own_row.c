@@ -41,11 +41,12 @@ struct held {
 	CUmemGenericAllocationHandle handle;
 };
 
+/* What is not to be had at once is not waited for: the worker searches too. */
 static bool take(void *arg, uint64_t bytes)
 {
 	struct held *held = arg;
 
-	if (quota_reserve(held->dev, QUOTA_DATA, bytes) < 0)
+	if (quota_take(held->dev, QUOTA_DATA, bytes) < 0)
 		return false;
 	charge_begin();
 	if (GATE_CALL(real.cuMemAlloc_v2(&held->addr, bytes)) == CUDA_SUCCESS) {
@@ -80,7 +81,7 @@ static bool take_handle(void *arg, uint64_t bytes)
 					   .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
 							 .id = held->ord.v } };
 
-	if (quota_reserve(held->dev, QUOTA_DATA, bytes) < 0)
+	if (quota_take(held->dev, QUOTA_DATA, bytes) < 0)
 		return false;
 	charge_begin();
 	if (GATE_CALL(real.cuMemCreate(&held->handle, bytes, &prop, 0)) == CUDA_SUCCESS) {

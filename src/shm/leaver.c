@@ -26,29 +26,40 @@ static bool is_of(const struct leaver *l, const struct ration_slot *s)
 	       l->pid == __atomic_load_n(&s->pid, __ATOMIC_RELAXED);
 }
 
+/* Before the lock: a child forked while it is held must find it free. */
+static void lock(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	pthread_mutex_lock(&state.s.mutex);
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 /* Since when he is seen to go. */
 static int64_t note(const struct ration_slot *s, unsigned index)
 {
 	struct leaver *l = &state.s.of[index];
 	int64_t since_ns;
 
-	process_wipe_on_fork(&state, sizeof(state));
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	if (!is_of(l, s))
 		*l = (struct leaver){ .since_ns = clock_now_ns(),
 				      .start_ticks = s->start_ticks,
 				      .pid = s->pid,
 				      .lifeline = s->lifeline };
 	since_ns = l->since_ns;
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 	return since_ns;
 }
 
 static void forget(unsigned index)
 {
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	state.s.of[index].since_ns = 0;
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 }
 
 /* There is nothing that could be had twice. */
@@ -92,7 +103,7 @@ uint64_t leaver_bytes(const struct ration_region *own, int dev)
 {
 	uint64_t bytes = 0;
 
-	pthread_mutex_lock(&state.s.mutex);
+	lock();
 	for (int i = 0; i < HAMI_SLOTS; i++) {
 		const uint64_t *held = dev < RATION_DEVICES ? &own->slots[i].used_bytes[dev] :
 							      &own->residency[i].host_bytes;
@@ -100,6 +111,6 @@ uint64_t leaver_bytes(const struct ration_region *own, int dev)
 		if (is_of(&state.s.of[i], &own->slots[i]))
 			bytes = bytes_sum(bytes, __atomic_load_n(held, __ATOMIC_RELAXED));
 	}
-	pthread_mutex_unlock(&state.s.mutex);
+	unlock();
 	return bytes;
 }

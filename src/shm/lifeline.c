@@ -70,12 +70,12 @@ static int is_there(uint32_t number, uint32_t mark)
 
 static uint32_t our_namespace(void)
 {
-	uint32_t namespace = (uint32_t)pid_ipc_namespace();
+	uint32_t ours = (uint32_t)pid_ipc_namespace();
 
 	/* The program may have gone into another one. */
-	if (namespace == 0 && own.s.number && is_there(own.s.number, own.s.mark) == 1)
-	namespace = own.s.namespace;
-	return namespace;
+	if (ours == 0 && own.s.number && is_there(own.s.number, own.s.mark) == 1)
+		ours = own.s.namespace;
+	return ours;
 }
 
 enum lifeline_state lifeline_look(uint32_t number, uint32_t namespace, uint32_t mark)

@@ -27,8 +27,8 @@ MOUNTS = {
 OTHER_PIDS = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
-def below(above):
-    """All processes below another: pid to name."""
+def outer_pid(comm, above):
+    """The oldest process of that name below another."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -40,23 +40,7 @@ def below(above):
         while pid in parents and pid != above:
             pid = parents[pid][1]
         return pid == above
-    return {pid: name for pid, (name, _) in parents.items() if pid != above and is_below(pid)}
-
-
-def outer_pid(comm, above):
-    """The oldest process of that name below another."""
-    return min(pid for pid, name in below(above).items() if name == comm)
-
-
-def kill_all(program):
-    """With all that it started; they have wholly ended then."""
-    pids = below(program.pid)
-    assert pids
-    program.kill()
-    end = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    return min(pid for pid, (name, _) in parents.items() if name == comm and is_below(pid))
 
 
 class Mounted:
@@ -161,7 +145,7 @@ def test_two_of_the_same_pid(mounted, when):
 def test_a_container_that_comes_again(mounted, when):
     """No namespace of the one that was killed is known to the next, whose limit is a new one."""
     owner = mounted.start(*CLOSES[when], "pause", "held", other_pids=True, other_ipc=True).await_word("held")
-    kill_all(owner)
+    owner.kill()
     mounted.place.settings["RATION_MEM"] = LIMIT // 2
     other = mounted.start("context", "most", "pause", "full", other_pids=True, other_ipc=True).await_word("full")
     assert other.said[0] == f"got {(LIMIT // 2 - CONTEXT) // MIB}"

@@ -234,12 +234,14 @@ def test_library_that_is_not_there(ration):
     assert "RATION_LIB" in out.stderr and "/nonexistent/libration.so" in out.stderr
 
 
-@pytest.mark.parametrize("kind", ["text", "empty", "directory", "another"])
+@pytest.mark.parametrize("kind", ["text", "empty", "directory", "pipe", "another"])
 def test_library_that_is_none(ration, sim, tmp_path, kind):
     """The linker passes over what it cannot preload: the program would run without a limit."""
     path = tmp_path / "libration.so"
     if kind == "directory":
         path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
     elif kind == "another":
         shutil.copy(sim / "libnvidia-ml.so.1", path)
     else:

@@ -65,7 +65,7 @@ static void data_is_not_taken_for_overhead(void)
 	CHECK((int)charge_reconcile(dev0, QUOTA_MODULE) == -EAGAIN);
 	CHECK_EQ(overhead(), 64 * MIB);
 	/* The driver's figure does not hold managed memory. */
-	CHECK_EQ(charge_reserve_managed(&managed, dev0, NULL, 20 * MIB), 0);
+	CHECK_EQ(charge_reserve_managed(&managed, dev0, NULL, 20 * MIB, CHARGE_MAY_WAIT), 0);
 	CHECK_EQ(charge_commit(&managed, 0x7f8000000000, 20 * MIB), 0);
 	card += 4 * MIB;
 	CHECK((int)charge_reconcile(dev0, QUOTA_MODULE) == -EAGAIN);

@@ -168,7 +168,7 @@ static void managed_memory_is_charged_by_the_page(void)
 	struct charge c;
 
 	start("1g");
-	CHECK_EQ(charge_reserve_managed(&c, dev0, NULL, 1), 0);
+	CHECK_EQ(charge_reserve_managed(&c, dev0, NULL, 1, CHARGE_MAY_WAIT), 0);
 	CHECK_EQ(charge_commit(&c, BASE, 1), 0);
 	CHECK_EQ(data(), 65536);
 	/* No share of it is anybody's block. */
@@ -176,8 +176,9 @@ static void managed_memory_is_charged_by_the_page(void)
 	CHECK_EQ(track_physical(dev0), 0);
 	free_at(BASE);
 	CHECK_EQ(data(), 0);
-	CHECK((int)charge_reserve_managed(&c, dev0, NULL, MIB_BYTES(1024) + 1) == -EDQUOT);
-	CHECK((int)charge_reserve_managed(&c, dev0, NULL, UINT64_MAX) == -EDQUOT);
+	CHECK((int)charge_reserve_managed(&c, dev0, NULL, MIB_BYTES(1024) + 1, CHARGE_MAY_WAIT) ==
+	      -EDQUOT);
+	CHECK((int)charge_reserve_managed(&c, dev0, NULL, UINT64_MAX, CHARGE_MAY_WAIT) == -EDQUOT);
 }
 
 static void handles_are_charged_until_the_last_use(void)
@@ -276,7 +277,7 @@ static void a_block_is_kept_back_for_small_ones(void)
 	CHECK((int)reserve(&c, 2 * BLOCK) == -EDQUOT);
 	allocate(BASE + BLOCK, BLOCK, NULL);
 	CHECK((int)reserve(&c, BLOCK) == -EDQUOT);
-	CHECK((int)charge_reserve_managed(&c, dev0, NULL, 1) == -EDQUOT);
+	CHECK((int)charge_reserve_managed(&c, dev0, NULL, 1, CHARGE_MAY_WAIT) == -EDQUOT);
 	CHECK((int)charge_reserve_context(dev0, BLOCK) == -EDQUOT);
 	free_at(BASE);
 	allocate(BASE, BLOCK, NULL);
@@ -380,7 +381,7 @@ static void addresses_that_come_again_were_freed_unseen(void)
 	allocate(BASE, 9 * BLOCK, NULL);
 	allocate(BASE, 2 * BLOCK, NULL);
 	CHECK_EQ(data(), 2 * BLOCK);
-	CHECK_EQ(charge_reserve_managed(&c, dev0, NULL, BLOCK), 0);
+	CHECK_EQ(charge_reserve_managed(&c, dev0, NULL, BLOCK, CHARGE_MAY_WAIT), 0);
 	CHECK_EQ(charge_commit(&c, BASE, BLOCK), 0);
 	CHECK_EQ(data(), BLOCK);
 	allocate(BASE, 1, NULL);

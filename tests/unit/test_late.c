@@ -70,6 +70,20 @@ static void while_it_is_awaited_all_is_late(void **state)
 	assert_in_range(pace_late_ns(&pace), 18 * MS, 19 * MS);
 }
 
+/* Who is asked to leave again and again pays for its work, if not for its waits. */
+static void while_it_is_awaited_work_is_not_free(void **state)
+{
+	(void)state;
+	device.late_ns = (uint64_t)LATE_MOST_NS;
+	pace_await(&pace, true);
+	assert_int_equal(late_settle(&pace, 16 * MS, 16 * MS, true), 0);
+	assert_int_equal(late_settle(&pace, 20 * MS, 16 * MS, true), 3 * MS);
+	device.late_ns = (uint64_t)LATE_MOST_NS - 2 * MS;
+	assert_int_equal(late_settle(&pace, 20 * MS, 16 * MS, true), 3 * MS);
+	assert_int_equal(pace_late_ns(&pace), LATE_MOST_NS);
+	pace_await(&pace, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -77,6 +91,7 @@ int main(void)
 		cmocka_unit_test_setup(it_is_paid_by_a_part_of_what_comes, setup),
 		cmocka_unit_test_setup(there_is_never_more_than_some_seconds, setup),
 		cmocka_unit_test_setup(while_it_is_awaited_all_is_late, setup),
+		cmocka_unit_test_setup(while_it_is_awaited_work_is_not_free, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

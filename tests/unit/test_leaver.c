@@ -12,6 +12,8 @@
 #include "tenant.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 static char path[512];
@@ -279,11 +281,59 @@ static void test_a_container_comes_again_later(void **state)
 	region_close(&r);
 }
 
+static _Atomic bool is_over;
+static _Atomic unsigned looks;
+
+static void *look(void *arg)
+{
+	while (!atomic_load(&is_over)) {
+		leaver_bytes(region.own, 0);
+		atomic_fetch_add(&looks, 1);
+	}
+	return arg;
+}
+
+/* A child that is forked while a thread looks looks too. */
+static void body_forks(void *arg)
+{
+	pthread_t thread;
+	int status;
+
+	(void)arg;
+	tenant_join(&region, &slot, path);
+	CHECK(pthread_create(&thread, NULL, look, NULL) == 0);
+	for (int i = 0; i < 20; i++) {
+		unsigned before = atomic_load(&looks);
+		pid_t pid;
+
+		while (atomic_load(&looks) == before)
+			sched_yield();
+		pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			alarm(20);
+			_exit(leaver_bytes(region.own, 0) != 0);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
+	atomic_store(&is_over, true);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void test_a_child_of_who_looks(void **state)
+{
+	(void)state;
+	child_run(body_forks, NULL);
+}
+
 #define leaver_test(f) cmocka_unit_test_setup_teardown(f, make, scratch_remove)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* First: nobody has been seen to go. */
+		leaver_test(test_a_child_of_who_looks),
 		leaver_test(test_its_bytes),
 		leaver_test(test_reaped_by_another),
 		leaver_test(test_its_slot),

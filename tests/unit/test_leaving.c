@@ -2,6 +2,8 @@
 #include "core/leaving.h"
 
 #include "core/backing.h"
+#include "core/charge.h"
+#include "core/local.h"
 #include "core/quota.h"
 #include "leaver.h"
 #include "member.h"
@@ -10,6 +12,7 @@
 #include "shm/residency.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { MIB = 1 << 20, LIMIT = 100 * MIB };
 
@@ -120,6 +123,64 @@ static void test_of_the_host(void **state)
 	child_run(body_of_the_host, NULL);
 }
 
+static int no_card(const char *uuid, uint64_t *out_bytes)
+{
+	(void)uuid;
+	(void)out_bytes;
+	return -ENOTSUP;
+}
+
+static const struct gpu_ops ops = { .process_bytes = no_card };
+static char ctx, function;
+static _Atomic int local_rc = 1;
+
+/* A launch whose context's local memory is to grow by 50 MiB. */
+static void *reserve_local(void *arg)
+{
+	const struct local_use use = { .ctx = &ctx,
+				       .dev = dev,
+				       .threads = 32 << 10,
+				       .thread_bytes = LOCAL_STACK_BYTES + 1600 };
+	struct local_growth growth;
+
+	atomic_store(&local_rc, local_reserve(&growth, &use, NULL));
+	if (atomic_load(&local_rc) == 0)
+		local_finish(&growth, LOCAL_GREW);
+	return arg;
+}
+
+/* A launch that waits is in no other's way; nor does who must not wait. */
+static void body_of_local_memory(void *arg)
+{
+	struct child c;
+	struct charge charge;
+	pthread_t thread;
+	pid_t leaver;
+
+	(void)arg;
+	begin();
+	charge_init(&ops);
+	local_init();
+	local_open(&ctx, dev);
+	leaver = begin_leaving(&c);
+	CHECK(pthread_create(&thread, NULL, reserve_local, NULL) == 0);
+	while (leaver_bytes(own.region.own, 0) == 0)
+		usleep(1000);
+	local_tell(&function, &ctx, LOCAL_STACK_BYTES);
+	CHECK(charge_reserve_managed(&charge, dev, &ctx, 50 * MIB, CHARGE_AT_ONCE) == -EDQUOT);
+	CHECK(atomic_load(&local_rc) == 1);
+	leaver_let_go(leaver);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(atomic_load(&local_rc) == 0);
+	child_kill(&c);
+}
+
+static void test_of_local_memory(void **state)
+{
+	(void)state;
+	child_run(body_of_local_memory, NULL);
+}
+
 /* What would not fit without it either is refused; so is what it does not leave in time. */
 static void body_in_vain(void *arg)
 {
@@ -150,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_of_the_device),
 		scratch_test(test_of_the_host),
+		scratch_test(test_of_local_memory),
 		scratch_test(test_in_vain),
 	};
 

@@ -86,7 +86,7 @@ static void body_allocates(void)
 	step_from_here();
 	CHECK(charge_reserve_linear(&c, dev0, NULL, MIB_BYTES(5)) == 0);
 	CHECK(charge_commit(&c, MIB_BYTES(100), MIB_BYTES(5)) == 0);
-	CHECK(charge_reserve_managed(&c, dev0, NULL, MIB_BYTES(3)) == 0);
+	CHECK(charge_reserve_managed(&c, dev0, NULL, MIB_BYTES(3), CHARGE_MAY_WAIT) == 0);
 	charge_cancel(&c);
 	CHECK(charge_reserve_handle(&c, dev0, MIB_BYTES(4)) == 0);
 	charge_commit_handle(&c, 7);

@@ -167,16 +167,25 @@ static void read_scheduler_limits(struct conf *conf, const struct target *t)
 	add_limit(conf, t, t->general, "");
 }
 
-/* True when the word is a name of the kind's limits, in either case. */
+/* True when the word looks like a name of the kind's limits, in either case. */
 static bool is_limit(const struct target *t, const char *word, size_t len)
 {
 	size_t n = strlen(t->general);
 
 	if (len == strlen(t->ours) && !strncasecmp(word, t->ours, len))
 		return true;
-	if (len < n || strncasecmp(word, t->general, n) != 0)
-		return false;
-	return len == n || (word[n] == '_' && n + 1 + strspn(word + n + 1, "0123456789") >= len);
+	return len >= n && !strncasecmp(word, t->general, n) && (len == n || word[n] == '_');
+}
+
+/* True when it is one, as it is read. */
+static bool is_read(const struct target *t, const char *word, size_t len)
+{
+	size_t n = strlen(t->general);
+
+	if (!strncmp(word, t->ours, len))
+		return true;
+	return !strncmp(word, t->general, n) &&
+	       (len == n || (len > n + 1 && n + 1 + strspn(word + n + 1, "0123456789") >= len));
 }
 
 /*
@@ -197,9 +206,7 @@ static void check_line(struct conf *conf, const struct target *t, const char *li
 		len = strspn(word, letters);
 		if (!is_limit(t, word, len))
 			continue;
-		if (word == line && *sign && word + len == sign &&
-		    (!strncmp(word, t->ours, len) ||
-		     !strncmp(word, t->general, strlen(t->general))))
+		if (word == line && *sign && word + len == sign && is_read(t, word, len))
 			return;
 		snprintf(what, sizeof(what), "'%.60s' is no line NAME=value, yet names a limit",
 			 line);

@@ -774,6 +774,9 @@ static void test_limits_in_the_file_that_are_no_lines_of_it(void **state)
 		"\"RATION_MEM\"=1g",
 		"export CUDA_DEVICE_SM_LIMIT=3",
 		"CUDA_DEVICE_MEMORY_LIMIT_0 =1g",
+		"CUDA_DEVICE_MEMORY_LIMIT_x=1g",
+		"CUDA_DEVICE_MEMORY_LIMIT_=1g",
+		"CUDA_DEVICE_MEMORY_LIMIT_1_2=1g",
 		"ENV RATION_MEM=1g",
 		"set -x RATION_MEM 1g",
 	};

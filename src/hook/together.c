@@ -54,7 +54,8 @@ struct together_state {
 	_Atomic bool is_linked;    /* it was given such kernels; atomic */
 	_Atomic uint64_t launched[RATION_DEVICES]; /* such kernels and graphs; atomic */
 	_Atomic uint64_t goal; /* as many as another has launched; the worker writes */
-	uint32_t resumes;      /* the worker's: as seen when it looked what is wanted */
+	/* As seen when it was looked what is wanted; the worker writes. */
+	_Atomic uint32_t resumes;
 	/* the worker's: for what was asked last, how long the process has tried to meet others */
 	uint32_t asks;
 	int64_t met_ns;
@@ -108,7 +109,9 @@ static void say(enum ration_together how)
 	struct ration_residency *r = &state.s.own->residency[quota_slot()];
 
 	__atomic_store_n(&r->collectives, launched(), __ATOMIC_SEQ_CST);
-	__atomic_store_n(&r->still_resumes, state.s.resumes, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&r->still_resumes,
+			 atomic_load_explicit(&state.s.resumes, memory_order_relaxed),
+			 __ATOMIC_SEQ_CST);
 	__atomic_store_n(&r->together, (uint32_t)getpid() << RATION_TOGETHER_BITS | how,
 			 __ATOMIC_SEQ_CST);
 }
@@ -441,7 +444,7 @@ int together_begin(const struct gpu_still_waits *waits)
 
 void together_seen(uint32_t resumes)
 {
-	state.s.resumes = resumes;
+	atomic_store_explicit(&state.s.resumes, resumes, memory_order_relaxed);
 }
 
 void together_left(void)

@@ -55,7 +55,7 @@ def test_they_are_suspended_together(place, tmp_path, ranks, limit, how):
 
 @pytest.mark.some
 @pytest.mark.parametrize("count, limit, how, times", [
-    (4, "30", "full", 3), (8, None, "full", 3), (2, "5", "waits", 5), (8, "30", "waits", 3), (4, "90", "full", 8),
+    (4, "30", "full", 3), (2, "5", "waits", 3), (8, None, "full", 3), (8, "30", "waits", 3), (4, "90", "full", 8),
     (8, "30", "full", 2), (16, "90", "waits", 2)])
 def test_many_are_suspended_together(place, tmp_path, count, limit, how, times):
     """Of those whose launches others wait for none is held for the GPU time that they have used."""
@@ -73,7 +73,9 @@ def test_one_that_is_slow_to_go_on(place, tmp_path):
         place.ask_suspend(False, 0)
         os.kill(programs[0].pid, signal.SIGSTOP)
         done = place.ask_suspend(True, 1)
-        assert done.returncode == 1 and b"not answered" in done.stdout
+        # It may have been stopped before it knew that it was resumed.
+        assert done.returncode == 1
+        assert b"not answered" in done.stdout or b"%d ranks: suspended" % programs[0].pid in done.stdout
         os.kill(programs[0].pid, signal.SIGCONT)
         place.suspend(True)
     place.suspend(False)

@@ -42,7 +42,6 @@ static int residency_place(const struct backing_device *device, enum bo_place pl
 	return is_host(place) ? RESIDENCY_HOST : device->dev.v;
 }
 
-/* What was taken away holds no figures; nothing more is given then. */
 /* What the tenant may have in a place, of a region that is there; UINT64_MAX: no bound. */
 static uint64_t bound(const struct backing_device *device, enum bo_place place)
 {

@@ -137,6 +137,18 @@ static inline void child_end(struct child *c)
 		fail_msg("the child ended with %d", status);
 }
 
+/* A child that has said 'k'; the test is skipped if the child cannot be had here. */
+static inline struct child child_begin(void (*body)(void *), void *arg)
+{
+	struct child c = child_start(body, arg);
+
+	if (child_word(&c) != 'k') {
+		child_end(&c);
+		fail_msg("the child said nothing");
+	}
+	return c;
+}
+
 /* Runs the body in a child, to its end. */
 static inline void child_run(void (*body)(void *), void *arg)
 {

@@ -37,6 +37,24 @@ static inline bool mount_become_root(void)
 	return mount_write("/proc/self/gid_map", text);
 }
 
+/* In a child: runs the body in another pid namespace, and ends as it does. */
+static inline void mount_other_pids(void (*body)(void *), void *arg)
+{
+	int status;
+	pid_t pid;
+
+	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWPID) < 0)
+		child_skip("no pid namespace can be made here");
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		body(arg);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
 /* In a child: makes an own mount namespace or ends the test as skipped. */
 static inline void mount_begin(void)
 {

@@ -53,27 +53,12 @@ static void body_holds(void *bytes)
 /* The same, in another pid namespace. */
 static void body_holds_elsewhere(void *bytes)
 {
-	pid_t pid;
-
-	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWPID) < 0)
-		child_skip("no pid namespace can be made here");
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		body_holds(bytes);
-	}
-	waitpid(pid, NULL, 0);
+	mount_other_pids(body_holds, bytes);
 }
 
 static struct child begin(void (*body)(void *), uint64_t bytes)
 {
-	struct child c = child_start(body, &bytes);
-
-	if (child_word(&c) != 'k') {
-		child_end(&c);
-		fail_msg("the child said nothing");
-	}
-	return c;
+	return child_begin(body, &bytes);
 }
 
 /* Kills it, and has it leave until the thread that is returned is let go. */

@@ -67,27 +67,12 @@ static void body_exec(void *arg)
 
 static void body_other_namespace(void *arg)
 {
-	pid_t pid;
-
-	if ((geteuid() != 0 && !mount_become_root()) || unshare(CLONE_NEWPID) < 0)
-		child_skip("no pid namespace can be made here");
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		body_lives(arg);
-	}
-	waitpid(pid, NULL, 0);
+	mount_other_pids(body_lives, arg);
 }
 
 static struct child begin(void (*body)(void *), enum way way)
 {
-	struct child c = child_start(body, &way);
-
-	if (child_word(&c) != 'k') {
-		child_end(&c);
-		fail_msg("the child said nothing");
-	}
-	return c;
+	return child_begin(body, &way);
 }
 
 /* What is said of a free byte and of a held one. */

@@ -1,6 +1,7 @@
 #include "hook/system_calls.h"
 
 #include "base/bytes.h"
+#include "core/green.h"
 #include "core/image.h"
 #include "core/local.h"
 #include "core/promise.h"
@@ -64,14 +65,22 @@ static uint64_t launch_bytes(void)
 			 times(limit_of(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), SYNC_LEVEL_BYTES));
 }
 
+/* The calling thread's context, of a green one the primary, which has it; NULL where it has none. */
+static const void *current(struct cuda_ord *out_ord)
+{
+	const void *ctx = NULL;
+
+	return gpu_cuda_current(out_ord, &ctx) ? green_owner(ctx) : NULL;
+}
+
 struct system_calls system_calls_of(unsigned calls)
 {
 	struct system_calls s = { .calls = calls };
 	struct local_calls has;
 	struct cuda_ord ord;
-	const void *ctx;
+	const void *ctx = calls ? current(&ord) : NULL;
 
-	if (!calls || !gpu_cuda_current(&ord, &ctx) || !device_by_ordinal(ord, &s.dev))
+	if (!ctx || !device_by_ordinal(ord, &s.dev))
 		return (struct system_calls){ .ctx = NULL };
 	s.ctx = ctx;
 	has = local_calls(ctx);
@@ -96,19 +105,11 @@ bool system_calls_came(const struct system_calls *s, const void *owner)
 	       promise_make(s->ctx, s->dev, owner, s->heap_bytes) == 0;
 }
 
-/* The calling thread's context; NULL where it has none. */
-static const void *current(void)
-{
-	const void *ctx = NULL;
-	struct cuda_ord ord;
-
-	return gpu_cuda_current(&ord, &ctx) ? ctx : NULL;
-}
-
 uint64_t system_calls_limit_bytes(CUlimit limit, size_t before, size_t value)
 {
 	uint64_t more = bytes_beyond(value, before);
-	bool launches = local_calls(current()).calls & IMAGE_CALLS_LAUNCH;
+	struct cuda_ord ord;
+	bool launches = local_calls(current(&ord)).calls & IMAGE_CALLS_LAUNCH;
 
 	switch ((int)limit) {
 	case CU_LIMIT_MALLOC_HEAP_SIZE:
@@ -125,6 +126,8 @@ uint64_t system_calls_limit_bytes(CUlimit limit, size_t before, size_t value)
 
 void system_calls_limit(CUlimit limit, size_t value)
 {
+	struct cuda_ord ord;
+
 	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
-		promise_change(current(), heap_bytes(value));
+		promise_change(current(&ord), heap_bytes(value));
 }

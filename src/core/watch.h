@@ -16,7 +16,7 @@ int64_t watch_every_ns(unsigned processes);
  */
 int64_t watch_busy_every_ns(unsigned processes);
 
-/* Who watches: the program's passes through the gate when it looked, and rounds without one since. */
+/* Who watches: the program's passes through the gate when it looked; rounds without one since. */
 struct watch {
 	uint64_t passes;
 	unsigned rounds;

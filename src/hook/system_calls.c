@@ -65,7 +65,7 @@ static uint64_t launch_bytes(void)
 			 times(limit_of(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), SYNC_LEVEL_BYTES));
 }
 
-/* The calling thread's context, of a green one the primary, which has it; NULL where it has none. */
+/* The calling thread's context, of a green one the primary, which has it; NULL: it has none. */
 static const void *current(struct cuda_ord *out_ord)
 {
 	const void *ctx = NULL;

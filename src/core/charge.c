@@ -110,6 +110,11 @@ void charge_look_later(struct dev dev)
 	put_off(dev, QUOTA_MODULE);
 }
 
+bool charge_may_look(struct dev dev)
+{
+	return quota_counts_contexts() && !atomic_load(&state.s.is_blind[dev.v]);
+}
+
 /*
  * Allocations hold that no more, in a change that is under way: what lodgers may hold of it goes on
  * as overhead until a look at the card. Who is alone looks when something is refused or shown, and
@@ -120,8 +125,7 @@ static void release(struct dev dev, struct track_gone gone)
 {
 	uint64_t stay_bytes = 0;
 
-	if (gone.shared_bytes && lodger_any(dev) && quota_counts_contexts() &&
-	    !atomic_load(&state.s.is_blind[dev.v])) {
+	if (gone.shared_bytes && lodger_any(dev) && charge_may_look(dev)) {
 		pthread_mutex_lock(&state.s.mutex);
 		stay_bytes = lodger_stay(dev, gone.shared_bytes);
 		quota_move(dev, QUOTA_DATA, QUOTA_MODULE, stay_bytes);
@@ -434,6 +438,7 @@ void charge_keep(struct handle_freed freed)
 	quota_move(freed.dev, QUOTA_DATA, QUOTA_MODULE, freed.bytes);
 	state.s.kept_bytes[freed.dev.v] += freed.bytes;
 	pthread_mutex_unlock(&state.s.mutex);
+	still_owe(freed.dev);
 	charge_look_later(freed.dev);
 }
 
@@ -443,16 +448,6 @@ static void give_up_kept(struct dev dev)
 	quota_release(dev, QUOTA_MODULE, state.s.kept_bytes[dev.v] + lodger_settle(dev));
 	state.s.kept_bytes[dev.v] = 0;
 	pthread_mutex_unlock(&state.s.mutex);
-}
-
-void charge_drop_context(const void *ctx, uint64_t mark)
-{
-	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
-
-	track_drop_context(ctx, mark, freed_bytes);
-	hole_drop(NULL);
-	for (int d = 0; d < RATION_DEVICES; d++)
-		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
 struct charge_mark charge_mark(void)

@@ -7,6 +7,7 @@
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
+#include "core/handed.h"
 #include "core/hole.h"
 #include "core/leaving.h"
 #include "core/library.h"
@@ -133,7 +134,7 @@ static void release(struct dev dev, struct track_gone gone)
 	}
 	if (stay_bytes && !quota_is_alone(dev))
 		charge_look_later(dev);
-	quota_release(dev, QUOTA_DATA, gone.bytes - stay_bytes);
+	quota_release(dev, QUOTA_DATA, handed_keep(dev, gone.bytes - stay_bytes));
 }
 
 /*
@@ -174,6 +175,7 @@ bool charge_ask_card(struct dev dev)
 	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
 	has_given |= others_give(dev, UINT64_MAX);
+	has_given |= handed_await(dev);
 	return still_reconcile_refusing(dev, QUOTA_MODULE) == 0 || has_given;
 }
 
@@ -576,6 +578,7 @@ uint64_t charge_doubt(struct dev dev)
 
 void charge_settle(struct dev dev)
 {
+	handed_settle(dev);
 	if (lodger_stays(dev))
 		charge_watch(dev);
 }
@@ -585,6 +588,7 @@ int charge_watch(struct dev dev)
 	int rc;
 
 	small_settle(dev);
+	handed_settle(dev);
 	rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);

@@ -4,6 +4,7 @@
  */
 #include "core/charge.h"
 
+#include "core/handed.h"
 #include "core/hole.h"
 #include "core/small.h"
 
@@ -14,6 +15,7 @@ static void end_memory(struct handle_freed freed)
 	if (freed.bytes == 0)
 		return;
 	track_physical_add(freed.dev, -(int64_t)freed.bytes);
+	freed.bytes = handed_keep(freed.dev, freed.bytes);
 	if (quota_counts_contexts() &&
 	    (handle_has_imports(freed.dev) || track_has_weightless(freed.dev)))
 		charge_keep(freed);
@@ -45,7 +47,7 @@ void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES])
 
 void charge_end_later(struct track_node *node, struct dev dev)
 {
-	uint64_t bytes = track_end(node).bytes;
+	uint64_t bytes = handed_keep(dev, track_end(node).bytes);
 
 	if (charge_may_look(dev))
 		charge_keep((struct handle_freed){ dev, bytes });
@@ -62,5 +64,6 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 	track_drop_context(ctx, mark, freed_bytes);
 	hole_drop(NULL);
 	for (int d = 0; d < RATION_DEVICES; d++)
-		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
+		quota_release((struct dev){ d }, QUOTA_DATA,
+			      handed_keep((struct dev){ d }, freed_bytes[d]));
 }

@@ -177,3 +177,9 @@ def test_what_was_exported_and_is_let_go(place):
     program.go().end()
     importer.go().end()
     idle.go().end()
+
+
+def test_what_a_green_context_costs(place):
+    place.run("context", "green", RATION_MEM=CONTEXT + 60 * MIB, RATION_LOG="error", HELD="cuGreenCtxCreate",
+              LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")
+    assert place.most() <= CONTEXT + 60 * MIB

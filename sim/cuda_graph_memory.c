@@ -40,10 +40,17 @@ static void set_rights(struct cuda_graph_memory *m, uint64_t devices)
 	cuda_range_unlock();
 }
 
+/* A piece of a chunk. */
+struct piece {
+	uint64_t physical, bytes;
+};
+
 /* Device memory that a graph took for all it allocates on a device, as long as any of that lies there. */
 struct cuda_graph_chunk {
 	CUdevice dev;
-	uint64_t physical, bytes;
+	uint64_t bytes; /* of all pieces */
+	struct piece *pieces;
+	int count;
 	int memories;
 	/* Graphs launched into one stream run one after another: they share, if they keep nothing. */
 	const struct CUstream_st *stream;
@@ -62,7 +69,10 @@ static void put_chunk(struct cuda_graph_chunk *chunk)
 	while (*link != chunk)
 		link = &(*link)->next;
 	*link = chunk->next;
-	cuda_graph_store_give(chunk->dev, chunk->physical, chunk->bytes);
+	for (int i = 0; i < chunk->count; i++)
+		cuda_graph_store_give(chunk->dev, chunk->pieces[i].physical,
+				      chunk->pieces[i].bytes);
+	free(chunk->pieces);
 	free(chunk);
 }
 
@@ -298,12 +308,34 @@ static struct cuda_graph_memory *unplaced(const struct cuda_program *program, in
 	return m && m->dev == dev && !m->chunk ? m : NULL;
 }
 
+/* Shows the chunk's memory from `at` on at an address. */
+static int show(const struct cuda_graph_chunk *chunk, uint64_t at, uint64_t bytes,
+		CUdeviceptr address)
+{
+	for (int i = 0; i < chunk->count && bytes; i++) {
+		const struct piece *p = &chunk->pieces[i];
+		uint64_t part_bytes;
+
+		if (at >= p->bytes) {
+			at -= p->bytes;
+			continue;
+		}
+		part_bytes = p->bytes - at < bytes ? p->bytes - at : bytes;
+		if (cuda_heap_alias(p->physical + at, part_bytes, address) != 0)
+			return -1;
+		at = 0;
+		address += part_bytes;
+		bytes -= part_bytes;
+	}
+	return 0;
+}
+
 /* Puts what has no memory yet into the chunk; its last user gives it back. */
 static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *program,
 		     CUdevice dev)
 {
-	uint64_t at = chunk->physical;
 	CUresult res = CUDA_SUCCESS;
+	uint64_t at = 0;
 
 	chunk->memories++;
 	for (int i = 0; i < program->count; i++) {
@@ -311,7 +343,7 @@ static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *
 
 		if (!m)
 			continue;
-		if (cuda_heap_alias(at, m->taken_bytes, m->params.dptr) != 0) {
+		if (show(chunk, at, m->taken_bytes, m->params.dptr) != 0) {
 			res = CUDA_ERROR_OUT_OF_MEMORY;
 			break;
 		}
@@ -323,6 +355,22 @@ static CUresult fill(struct cuda_graph_chunk *chunk, const struct cuda_program *
 	return res;
 }
 
+/* Grows to `bytes` at least. */
+static int grow_chunk(struct cuda_graph_chunk *chunk, uint64_t bytes)
+{
+	struct piece piece = { .bytes = bytes - chunk->bytes }, *pieces;
+
+	pieces = realloc(chunk->pieces, (size_t)(chunk->count + 1) * sizeof(*pieces));
+	if (!pieces)
+		return -1;
+	chunk->pieces = pieces;
+	if (cuda_graph_store_take(chunk->dev, &piece.bytes, &piece.physical) != 0)
+		return -1;
+	pieces[chunk->count++] = piece;
+	chunk->bytes += piece.bytes;
+	return 0;
+}
+
 static struct cuda_graph_chunk *new_chunk(CUdevice dev, uint64_t bytes)
 {
 	struct cuda_graph_chunk *chunk = calloc(1, sizeof(*chunk));
@@ -330,8 +378,8 @@ static struct cuda_graph_chunk *new_chunk(CUdevice dev, uint64_t bytes)
 	if (!chunk)
 		return NULL;
 	chunk->dev = dev;
-	chunk->bytes = bytes;
-	if (cuda_graph_store_take(dev, &chunk->bytes, &chunk->physical) != 0) {
+	if (grow_chunk(chunk, bytes) != 0) {
+		free(chunk->pieces);
 		free(chunk);
 		return NULL;
 	}
@@ -340,12 +388,11 @@ static struct cuda_graph_chunk *new_chunk(CUdevice dev, uint64_t bytes)
 	return chunk;
 }
 
-/* A chunk whose users have gone before when work of the stream comes to it. */
-static struct cuda_graph_chunk *find_chunk(CUdevice dev, uint64_t bytes,
-					   const struct CUstream_st *stream)
+/* A chunk whose users have gone before when work of the stream comes to it: what it lacks it grows. */
+static struct cuda_graph_chunk *find_chunk(CUdevice dev, const struct CUstream_st *stream)
 {
 	for (struct cuda_graph_chunk *c = chunks; c; c = c->next)
-		if (c->dev == dev && c->stream == stream && !c->is_kept && c->bytes >= bytes)
+		if (c->dev == dev && c->stream == stream && !c->is_kept)
 			return c;
 	return NULL;
 }
@@ -375,7 +422,9 @@ static CUresult place(const struct cuda_program *program, CUdevice dev,
 			bytes += unplaced(program, i, dev)->taken_bytes;
 	if (bytes == 0)
 		return CUDA_SUCCESS;
-	chunk = is_kept ? NULL : find_chunk(dev, bytes, stream);
+	chunk = is_kept ? NULL : find_chunk(dev, stream);
+	if (chunk && chunk->bytes < bytes && grow_chunk(chunk, bytes) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!chunk)
 		chunk = new_chunk(dev, bytes);
 	if (!chunk)

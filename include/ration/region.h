@@ -227,7 +227,11 @@ struct ration_residency {
 	uint64_t collectives;
 	/* `resumes` as the owner has seen it when it said that it stands still; likewise. */
 	uint32_t still_resumes;
-	uint32_t reserved[1];
+	/*
+	 * 0: it has imported no memory of other processes. Else it counts the times that it has
+	 * looked what it holds of all cards; the owner's, atomic.
+	 */
+	uint32_t import_looks;
 };
 
 #define RATION_TOGETHER_BITS 2
@@ -365,6 +369,7 @@ RATION_AT(ration_region, suspend_asks, 2460);
 RATION_AT(ration_residency, room_answered, 416);
 RATION_AT(ration_residency, suspend_answered, 424);
 RATION_AT(ration_residency, together, 428);
+RATION_AT(ration_residency, import_looks, 444);
 _Static_assert(sizeof(struct ration_residency) == 448, "ration_residency has another size");
 _Static_assert(sizeof(struct ration_account) == 64, "an account is one cache line");
 _Static_assert(sizeof(struct ration_slot) == 64 + (8 + 32) * RATION_DEVICES, "ration_slot size");

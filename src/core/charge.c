@@ -7,6 +7,7 @@
 #include "core/function.h"
 #include "core/graph.h"
 #include "core/green.h"
+#include "core/handed.h"
 #include "core/hole.h"
 #include "core/leaving.h"
 #include "core/library.h"
@@ -112,6 +113,11 @@ void charge_look_later(struct dev dev)
 	put_off(dev, QUOTA_MODULE);
 }
 
+bool charge_may_look(struct dev dev)
+{
+	return quota_counts_contexts() && !atomic_load(&state.s.is_blind[dev.v]);
+}
+
 /*
  * Allocations hold that no more, in a change that is under way: what lodgers may hold of it goes on
  * as overhead until a look at the card. Who is alone looks when something is refused or shown, and
@@ -122,8 +128,7 @@ static void release(struct dev dev, struct track_gone gone)
 {
 	uint64_t stay_bytes = 0;
 
-	if (gone.shared_bytes && lodger_any(dev) && quota_counts_contexts() &&
-	    !atomic_load(&state.s.is_blind[dev.v])) {
+	if (gone.shared_bytes && lodger_any(dev) && charge_may_look(dev)) {
 		pthread_mutex_lock(&state.s.mutex);
 		stay_bytes = lodger_stay(dev, gone.shared_bytes);
 		quota_move(dev, QUOTA_DATA, QUOTA_MODULE, stay_bytes);
@@ -131,7 +136,7 @@ static void release(struct dev dev, struct track_gone gone)
 	}
 	if (stay_bytes && !quota_is_alone(dev))
 		charge_look_later(dev);
-	quota_release(dev, QUOTA_DATA, gone.bytes - stay_bytes);
+	quota_release(dev, QUOTA_DATA, handed_keep(dev, gone.bytes - stay_bytes));
 }
 
 /*
@@ -172,6 +177,7 @@ bool charge_ask_card(struct dev dev)
 	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
 
 	has_given |= others_give(dev, UINT64_MAX);
+	has_given |= handed_await(dev);
 	return still_reconcile_refusing(dev, QUOTA_MODULE) == 0 || has_given;
 }
 
@@ -436,6 +442,7 @@ void charge_keep(struct handle_freed freed)
 	quota_move(freed.dev, QUOTA_DATA, QUOTA_MODULE, freed.bytes);
 	state.s.kept_bytes[freed.dev.v] += freed.bytes;
 	pthread_mutex_unlock(&state.s.mutex);
+	still_owe(freed.dev);
 	charge_look_later(freed.dev);
 }
 
@@ -445,16 +452,6 @@ static void give_up_kept(struct dev dev)
 	quota_release(dev, QUOTA_MODULE, state.s.kept_bytes[dev.v] + lodger_settle(dev));
 	state.s.kept_bytes[dev.v] = 0;
 	pthread_mutex_unlock(&state.s.mutex);
-}
-
-void charge_drop_context(const void *ctx, uint64_t mark)
-{
-	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
-
-	track_drop_context(ctx, mark, freed_bytes);
-	hole_drop(NULL);
-	for (int d = 0; d < RATION_DEVICES; d++)
-		quota_release((struct dev){ d }, QUOTA_DATA, freed_bytes[d]);
 }
 
 struct charge_mark charge_mark(void)
@@ -494,7 +491,8 @@ int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
  */
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
-	uint64_t less = bytes_beyond(card->tracked_bytes + quota_overhead(dev), card->driver_bytes);
+	uint64_t due_bytes = card->tracked_bytes + quota_overhead(dev) - promise_bytes(dev);
+	uint64_t less = bytes_beyond(due_bytes, card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
 	uint64_t now_bytes = bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes);
 
@@ -584,6 +582,7 @@ uint64_t charge_doubt(struct dev dev)
 
 void charge_settle(struct dev dev)
 {
+	handed_settle(dev);
 	if (lodger_stays(dev))
 		charge_watch(dev);
 }
@@ -593,6 +592,7 @@ int charge_watch(struct dev dev)
 	int rc;
 
 	small_settle(dev);
+	handed_settle(dev);
 	rc = quota_counts_contexts() ? reconcile(dev, QUOTA_MODULE) : 0;
 	if (rc == -EAGAIN)
 		raise(dev, QUOTA_MODULE);

@@ -79,8 +79,12 @@ void charge_cancel(struct charge *c);
 /* Takes the allocation at `addr` out before the driver frees it: NULL when it is not ours. */
 struct track_node *charge_take(uint64_t addr, struct dev *out_dev);
 
-/* The driver freed it, or not. */
+/*
+ * The driver freed it, or not. Or it did, and the card may hold it for a while yet, since others
+ * lie beside it in what was given for it or its stream has yet to come to the free: charge_keep().
+ */
 void charge_end(struct track_node *node, struct dev dev);
+void charge_end_later(struct track_node *node, struct dev dev);
 void charge_put_back(struct track_node *node, struct dev dev);
 
 /* Reserves for a handle of `bytes`; then charge_commit_handle() or charge_cancel(). */
@@ -97,9 +101,10 @@ void charge_freed_handle(struct handle_freed freed);
 void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
 /*
- * Our last handle to some memory is gone, and there are imports: one of them may keep it, and no
- * call tells which. So the charge goes on as overhead until a look at the card says what is still
- * held. Nobody finds room in it before that; where the card cannot be asked, it is given up.
+ * Memory that is gone for the program, and perhaps not for the card: one of our imports may keep
+ * that of a handle, and no call tells which. So the charge goes on as overhead until a look at the
+ * card says what is still held. Nobody finds room in it before that; where the card cannot be
+ * asked, it is given up.
  */
 void charge_keep(struct handle_freed freed);
 
@@ -165,6 +170,9 @@ int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes);
  * driver's figure: as soon as nothing is under way, in charge_over() at the latest.
  */
 void charge_look_later(struct dev dev);
+
+/* True where the card's figure for this process can be had. */
+bool charge_may_look(struct dev dev);
 
 /*
  * The driver freed memory at `addr`, or of a handle (0), that was not known here. It may be that of

@@ -1,5 +1,12 @@
-/* Memory that ended with a handle, with mappings or with a context: part of charge.h. */
+/*
+ * Memory that ended with a handle, with mappings or with a context, or that goes by and by: part of
+ * charge.h.
+ */
 #include "core/charge.h"
+
+#include "core/handed.h"
+#include "core/hole.h"
+#include "core/small.h"
 
 static void end_memory(struct handle_freed freed)
 {
@@ -8,6 +15,7 @@ static void end_memory(struct handle_freed freed)
 	if (freed.bytes == 0)
 		return;
 	track_physical_add(freed.dev, -(int64_t)freed.bytes);
+	freed.bytes = handed_keep(freed.dev, freed.bytes);
 	if (quota_counts_contexts() &&
 	    (handle_has_imports(freed.dev) || track_has_weightless(freed.dev)))
 		charge_keep(freed);
@@ -35,4 +43,27 @@ void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES])
 	for (int d = 0; d < RATION_DEVICES; d++)
 		if (freed_bytes[d])
 			charge_look_later((struct dev){ d });
+}
+
+void charge_end_later(struct track_node *node, struct dev dev)
+{
+	uint64_t bytes = handed_keep(dev, track_end(node).bytes);
+
+	if (charge_may_look(dev))
+		charge_keep((struct handle_freed){ dev, bytes });
+	else
+		quota_release(dev, QUOTA_DATA, bytes);
+	small_settle(dev);
+	charge_over();
+}
+
+void charge_drop_context(const void *ctx, uint64_t mark)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+
+	track_drop_context(ctx, mark, freed_bytes);
+	hole_drop(NULL);
+	for (int d = 0; d < RATION_DEVICES; d++)
+		quota_release((struct dev){ d }, QUOTA_DATA,
+			      handed_keep((struct dev){ d }, freed_bytes[d]));
 }

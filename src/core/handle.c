@@ -2,6 +2,7 @@
 
 #include "base/process.h"
 #include "base/tree.h"
+#include "core/handed.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +20,8 @@ struct memory {
 	bool is_listed; /* found by its handle's value; false once another memory has it */
 	bool is_known;  /* entered, with what follows; else 0 */
 	bool is_import;
-	bool is_host; /* counted in `hosts`; 0 bytes */
+	bool is_host;     /* counted in `hosts`; 0 bytes */
+	bool is_exported; /* others may hold it */
 	struct dev dev;
 	uint64_t bytes;
 	uint64_t uses; /* nodes that have it, those taken out included */
@@ -153,6 +155,8 @@ static struct handle_freed leave(struct handle_node *node)
 	freed.dev = memory->dev;
 	if (--memory->uses == 0) {
 		freed.bytes = memory->bytes;
+		if (memory->is_exported)
+			handed_note(memory->dev, memory->bytes);
 		if (memory->is_listed)
 			RB_REMOVE(memory_tree, &state.s.memories, memory);
 		if (memory->is_import) {
@@ -309,6 +313,17 @@ bool handle_take_ended_import(struct dev dev)
 {
 	return atomic_load_explicit(&state.s.has_ended_import[dev.v], memory_order_relaxed) &&
 	       atomic_exchange(&state.s.has_ended_import[dev.v], false);
+}
+
+void handle_note_export(uint64_t handle)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&state.s.mutex);
+	memory = find_memory(handle);
+	if (memory)
+		memory->is_exported = true;
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 void handle_use(struct handle_node *node, uint64_t handle)

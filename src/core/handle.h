@@ -43,6 +43,9 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
  */
 void handle_import(struct handle_node *node, uint64_t handle, struct dev dev);
 
+/* What the handle stands for is about to be exported (core/handed.h). */
+void handle_note_export(uint64_t handle);
+
 /* True while memory of the device that was entered so is held. */
 bool handle_has_imports(struct dev dev);
 

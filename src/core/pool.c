@@ -307,6 +307,19 @@ static void end_doubt(struct pool_doubt *d, uint64_t bytes, uint64_t back_bytes)
 	d->bytes -= bytes;
 }
 
+/*
+ * mutex held: the pool was destroyed while the call was under way, and perhaps served it before.
+ * What it may have grown by stays charged.
+ */
+static void orphan(struct pool_doubt *d)
+{
+	uint64_t bytes = bytes_least(d->bytes, d->most_bytes);
+
+	state.s.orphan_bytes[d->dev.v] += bytes;
+	track_physical_add(d->dev, (int64_t)bytes);
+	end_doubt(d, d->bytes, d->bytes - bytes);
+}
+
 int pool_settle_doubt(struct pool_doubt *d, uint64_t ticket, uint64_t held_bytes)
 {
 	uint64_t charged_bytes, over_bytes, grown_bytes;
@@ -317,7 +330,7 @@ int pool_settle_doubt(struct pool_doubt *d, uint64_t ticket, uint64_t held_bytes
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(d->pool);
 	if (!pool) {
-		end_doubt(d, d->bytes, d->bytes);
+		orphan(d);
 		goto out;
 	}
 	rc = is_aside(pool, ticket) ? -EAGAIN : 0;
@@ -385,7 +398,7 @@ void pool_keep(const void *key, uint64_t reserved_bytes)
 void pool_keep_doubt(struct pool_doubt *d)
 {
 	struct pool *pool;
-	uint64_t own = d->bytes, kept = 0;
+	uint64_t own, kept;
 
 	pthread_mutex_lock(&state.s.mutex);
 	pool = find(d->pool);
@@ -393,8 +406,10 @@ void pool_keep_doubt(struct pool_doubt *d)
 		own = take_reservation(pool, d->bytes);
 		kept = bytes_least(own, d->most_bytes);
 		keep(pool, kept);
+		end_doubt(d, d->bytes, own - kept);
+	} else {
+		orphan(d);
 	}
-	end_doubt(d, d->bytes, own - kept);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

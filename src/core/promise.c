@@ -178,14 +178,33 @@ static struct place *kept_by(struct dev dev, uint64_t come_bytes)
 	return most;
 }
 
+/* mutex held. */
+static uint64_t sum(struct dev dev)
+{
+	uint64_t bytes = 0;
+
+	for (const struct place *p = state.s.places; p; p = p->next)
+		bytes += p->dev.v == dev.v ? p->bytes : 0;
+	return bytes;
+}
+
+uint64_t promise_bytes(struct dev dev)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&state.s.mutex);
+	bytes = sum(dev);
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes;
+}
+
 uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes)
 {
-	uint64_t awaited_bytes = 0, come_bytes;
+	uint64_t awaited_bytes, come_bytes;
 	struct place *p;
 
 	pthread_mutex_lock(&state.s.mutex);
-	for (p = state.s.places; p; p = p->next)
-		awaited_bytes += p->dev.v == dev.v ? p->bytes : 0;
+	awaited_bytes = sum(dev);
 	come_bytes = bytes_beyond(now_bytes, bytes_beyond(before_bytes, awaited_bytes));
 	while (awaited_bytes && (p = kept_by(dev, come_bytes))) {
 		awaited_bytes -= p->bytes;

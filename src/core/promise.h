@@ -33,6 +33,9 @@ void promise_change(const void *ctx, uint64_t bytes);
 void promise_end_owner(const void *owner);
 void promise_end_context(const void *ctx);
 
+/* What is awaited on the device in all, which the card has not given yet. */
+uint64_t promise_bytes(struct dev dev);
+
 /*
  * A look at the card found `now_bytes` of overhead, where `before_bytes` were charged with all that
  * was reserved or awaited. What is still awaited; growth as large as that has brought it.

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/process.h"
 #include "core/blocks.h"
+#include "core/handed.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -179,6 +180,8 @@ static struct track_gone drop(struct track_node *node)
 
 	if (has_blocks(&node->t))
 		gone = put_blocks(&node->t);
+	if (node->t.is_exported)
+		handed_note(node->t.dev, gone.bytes);
 	*count_of(&node->t) -= (int64_t)gone.bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
 	atomic_fetch_sub(&state.s.small_count[d], node->t.is_small);
@@ -320,6 +323,17 @@ struct track_gone track_end(struct track_node *node)
 	gone = drop(node);
 	pthread_mutex_unlock(&state.s.mutex);
 	return gone;
+}
+
+void track_note_export(uint64_t addr)
+{
+	struct track_node *node;
+
+	pthread_mutex_lock(&state.s.mutex);
+	node = find_node(addr);
+	if (node)
+		node->t.is_exported = true;
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 uint64_t track_address(const struct track_node *node)

@@ -31,6 +31,7 @@ struct track {
 	bool is_managed; /* no blocks, and not in the driver's figure for the process */
 	bool is_object;  /* no blocks: an array or the like, by its handle; `bytes` are charged */
 	bool is_small;   /* shares a block with others */
+	bool is_exported;
 };
 
 /* Starts: fork children begin with nothing. */
@@ -76,6 +77,9 @@ struct track_gone track_put_back(struct track_node *node);
  * or its block's if it was the last in it.
  */
 struct track_gone track_end(struct track_node *node);
+
+/* The allocation at exactly `addr` is about to be exported (core/handed.h). */
+void track_note_export(uint64_t addr);
 
 /* Now, in entered allocations: those entered later are not dropped by track_drop_context(). */
 uint64_t track_mark(void);

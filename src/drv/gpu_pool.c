@@ -210,11 +210,20 @@ bool gpu_pool_keeps(CUmemoryPool pool)
 	       ask(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) && threshold >= held;
 }
 
-bool gpu_pool_is_empty(CUmemoryPool pool)
+bool gpu_pool_drain(CUmemoryPool pool, int64_t wait_ns)
 {
-	uint64_t used;
+	int64_t end_ns = clock_now_ns() + wait_ns;
+	uint64_t held, used;
 
-	return ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used == 0;
+	while (trim(pool) && ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) {
+		if (held == 0)
+			return true;
+		if (!ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) || used ||
+		    clock_now_ns() >= end_ns)
+			return false;
+		clock_sleep_ns(STREAM_NAP_NS);
+	}
+	return false;
 }
 
 static bool refresh(struct dev dev, bool is_trimmed)

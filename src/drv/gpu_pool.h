@@ -42,8 +42,12 @@ bool gpu_pool_of(CUdeviceptr addr, CUmemoryPool *out_pool);
 /* What the pool holds and has not given out; 0 when the driver cannot say. */
 uint64_t gpu_pool_room(CUmemoryPool pool);
 
-/* True when nothing of the pool is given out. */
-bool gpu_pool_is_empty(CUmemoryPool pool);
+/*
+ * Has the pool give back what it does not use: true when it holds nothing then. What was freed in a
+ * stream that has not come to it is out of the pool's figure of what is used and still held: that
+ * is waited for so long.
+ */
+bool gpu_pool_drain(CUmemoryPool pool, int64_t wait_ns);
 
 /* Asks for the figure of each known pool of the device and settles it. */
 void gpu_pool_refresh(struct dev dev);

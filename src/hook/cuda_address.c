@@ -13,8 +13,6 @@ GATED(cuExternalMemoryGetMappedBuffer, CUdeviceptr *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)
 GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *)
-GATED(cuMemExportToShareableHandle, void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
-      unsigned long long)
 GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
 GATED(cuMemPoolExportToShareableHandle, void *, CUmemoryPool, CUmemAllocationHandleType,
       unsigned long long)

@@ -155,7 +155,7 @@ typedef CUresult destroy_fn(const void *handle);
 
 /*
  * Small ones share what the card gave for the first of them, and it stays until the last has gone:
- * so the card is asked after each end.
+ * so each end waits for what the card says.
  */
 static CUresult destroy(const void *handle, destroy_fn *call)
 {
@@ -165,12 +165,10 @@ static CUresult destroy(const void *handle, destroy_fn *call)
 
 	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
 	res = GATE_CALL(call(handle));
-	if (node && res == CUDA_SUCCESS) {
-		charge_look_later(dev);
-		charge_end(node, dev);
-	} else if (node) {
+	if (node && res == CUDA_SUCCESS)
+		charge_end_later(node, dev);
+	else if (node)
 		charge_put_back(node, dev);
-	}
 	return res;
 }
 

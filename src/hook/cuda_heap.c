@@ -24,7 +24,7 @@
 /* More than a green context was seen to take on any card. */
 #define GREEN_MOST_BYTES (UINT64_C(8) << 20)
 
-/* What one takes, the least that was seen in this program; 0: none was made yet. Atomic. */
+/* What one takes, the most that was seen in this program; atomic. */
 static _Atomic uint64_t green_bytes;
 
 /* What a change of a limit will take, reserved before it. */
@@ -112,10 +112,15 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	res = reserve(&reserved, &o, limit, has_before ? &before : NULL, value);
 	if (res != CUDA_SUCCESS)
 		return res;
+	/* What a smaller one gives back is not missing in what another thread's call takes. */
+	if (o.counts)
+		charge_begin();
 	res = ROOM_CALL_HERE(bytes_sum(reserved.heap_bytes, reserved.stack.bytes),
 			     real.cuCtxSetLimit(limit, value));
 	if (res == CUDA_SUCCESS)
 		system_calls_limit(limit, value);
+	if (o.counts)
+		charge_over();
 	finish(&reserved, &o, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
@@ -150,26 +155,25 @@ static void enter_green(CUgreenCtx green, CUdevice ord)
 	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 }
 
-/* What the next one is likely to cost: what one cost in this process, before that more. */
+/* The most that the next one is likely to cost. */
 static uint64_t likely_green_bytes(void)
 {
 	uint64_t seen_bytes = atomic_load(&green_bytes);
 
-	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
+	return seen_bytes > GREEN_MOST_BYTES ? seen_bytes : GREEN_MOST_BYTES;
 }
 
-/* The primary context comes with the first one, if it is not there yet. */
-static uint64_t primary_bytes(struct dev dev, CUdevice ord)
-{
-	return gpu_cuda_primary_active((struct cuda_ord){ ord }) ? 0 : learnt_context_bytes(dev);
-}
-
-/* Other threads' modules may be in it: the least that was seen counts. */
-static void learn_green(uint64_t bytes)
+/*
+ * Keeps what one cost, unless other threads' memory may be in it. What they gave back meanwhile
+ * lessens it, and no call tells: so the most that was seen counts.
+ */
+static void learn_green(const struct charge_mark *before, uint64_t bytes)
 {
 	uint64_t seen = atomic_load(&green_bytes);
 
-	while (bytes && (seen == 0 || bytes < seen))
+	if (before->begun != before->over || charge_mark().begun != before->begun + 1)
+		return;
+	while (bytes > seen)
 		if (atomic_compare_exchange_weak(&green_bytes, &seen, bytes))
 			break;
 }
@@ -178,17 +182,23 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 			       unsigned int flags)
 {
 	struct output was = { 0 };
+	struct charge_mark before;
 	struct overhead o;
+	bool is_alone = false;
 	uint64_t bytes = 0;
 	CUresult res;
 
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
+	before = charge_mark();
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
-	if (o.counts)
-		bytes = bytes_sum(likely_green_bytes(), primary_bytes(o.dev, dev));
+	/* The primary context comes with the first one, if it is not there yet. */
+	if (o.counts) {
+		is_alone = gpu_cuda_primary_active((struct cuda_ord){ dev });
+		bytes = bytes_sum(likely_green_bytes(), is_alone ? 0 : learnt_context_bytes(o.dev));
+	}
 	res = overhead_reserve(&o, bytes);
 	if (res != CUDA_SUCCESS)
 		return res;
@@ -204,7 +214,8 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 	if (overhead_finish(&o) == 0) {
 		/* Which device it is on, nobody says at its end. */
 		overhead_drop(&o);
-		learn_green(overhead_taken(&o));
+		if (is_alone)
+			learn_green(&before, overhead_taken(&o));
 		enter_green(*out_green, dev);
 		return res;
 	}
@@ -236,7 +247,11 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 		ctx = context_of(green);
 	if (ctx)
 		metering_end_context(ctx);
+	if (o.counts)
+		charge_begin();
 	res = GATE_CALL(real.cuGreenCtxDestroy(green));
+	if (o.counts)
+		charge_over();
 	if (res == CUDA_SUCCESS) {
 		green_leave(ctx);
 		overhead_finish(&o);

@@ -4,6 +4,7 @@
  * is not counted twice.
  */
 #include "core/gate.h"
+#include "core/handed.h"
 #include "drv/gpu_cuda.h"
 #include "hook/enter.h"
 #include "hook/ipc_export.h"
@@ -25,6 +26,7 @@ static enum enter begin(struct charge *c, CUresult *out_res)
 		*out_res = enter_refusal();
 	if (what != ENTER_CHARGE)
 		return what;
+	handed_import();
 	rc = charge_reserve_object(c, dev, ctx, 0);
 	if (rc == 0)
 		return ENTER_CHARGE;
@@ -176,6 +178,15 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr addr)
 	return end(GATE_CALL(real.cuIpcCloseMemHandle(addr)), node, dev);
 }
 
+static void note_export(CUdeviceptr addr)
+{
+	CUdeviceptr base;
+
+	if (init_is_member() && real.cuMemGetAddressRange_v2 &&
+	    real.cuMemGetAddressRange_v2(&base, NULL, addr) == CUDA_SUCCESS)
+		track_note_export(base);
+}
+
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
 {
 	struct object_info o;
@@ -186,8 +197,10 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *out_handle, CUdeviceptr addr)
 
 	if (!ENTER_HAS(cuIpcGetMemHandle))
 		return enter_missing();
-	if (!movable_has(addr))
+	if (!movable_has(addr)) {
+		note_export(addr);
 		return GATE_CALL(real.cuIpcGetMemHandle(out_handle, addr));
+	}
 	if (!out_handle || !gpu_cuda_current(&ord, &ctx) || !object_find(addr, &o))
 		return GATE_CALL(real.cuIpcGetMemHandle(out_handle, MOVABLE_NOWHERE));
 	rc = ipc_export_handle(&o, &h);

@@ -367,8 +367,9 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUs
 		hole_free_end(addr, res == CUDA_SUCCESS);
 	piece_over(piece, res == CUDA_SUCCESS);
 	if (node && res == CUDA_SUCCESS) {
-		charge_look_later(dev);
-		charge_end(node, dev);
+		if (!charge_may_look(dev))
+			gpu_pool_await(named, FREED_WAIT_NS);
+		charge_end_later(node, dev);
 	} else if (node) {
 		charge_put_back(node, dev);
 	}
@@ -445,8 +446,9 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return GATE_CALL(real.cuMemPoolDestroy(pool));
 	/* Meanwhile its figure is not to be held against the card's. */
 	charge_begin();
+	/* Of what a destroyed pool still holds the card's figure alone tells when it goes. */
+	was_empty = gpu_pool_drain(pool, charge_may_look(dev) ? 0 : FREED_WAIT_NS);
 	gpu_pool_settle(pool, 0);
-	was_empty = gpu_pool_is_empty(pool);
 	taken = pool_take(pool);
 	hole_drop(pool);
 	res = GATE_CALL(real.cuMemPoolDestroy(pool));

@@ -1,5 +1,6 @@
 /* Physical memory by handle, and its mappings. */
 #include "core/gate.h"
+#include "core/handed.h"
 #include "core/still.h"
 #include "hook/enter.h"
 #include "hook/movable.h"
@@ -204,6 +205,16 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	return res;
 }
 
+CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
+					   CUmemAllocationHandleType type, unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMemExportToShareableHandle))
+		return enter_missing();
+	if (init_is_member())
+		handle_note_export(handle);
+	return GATE_CALL(real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
+}
+
 /*
  * Memory of another process, or of this one by another handle: no call tells which. The driver's
  * figure does: what it grew by counts as overhead, so memory that this process was charged for, or
@@ -270,6 +281,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out_h
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (int d = 0; d < RATION_DEVICES; d++)
 		before_bytes[d] = quota_overhead((struct dev){ d });
+	handed_import();
 	charge_begin();
 	res = GATE_CALL(real.cuMemImportFromShareableHandle(&handle, shareable, type));
 	if (res == CUDA_SUCCESS)

@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/handed.h"
 #include "core/leaving.h"
 #include "core/others.h"
 #include "core/rdma.h"
@@ -239,6 +240,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	others_init(region, p->slot.index, &others_ops);
 	share_init(region);
 	charge_init(&gpu_cuda_ops);
+	handed_init(region, p->slot.index);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);

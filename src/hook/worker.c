@@ -7,6 +7,7 @@
 #include "core/charge.h"
 #include "core/context.h"
 #include "core/gate.h"
+#include "core/handed.h"
 #include "core/object.h"
 #include "core/presence.h"
 #include "core/root.h"
@@ -70,6 +71,7 @@ static void look(void)
 		if (device_by_ordinal(ord, &dev))
 			look_at(dev, ord);
 	}
+	handed_looked();
 }
 
 /* Which bit wakes this process's worker. Those of other processes have others, mostly. */

@@ -204,6 +204,29 @@ void residency_sub(struct ration_region *own, unsigned slot, int place, uint64_t
 	__atomic_fetch_sub(word_of(own, slot, place), bytes, __ATOMIC_SEQ_CST);
 }
 
+void residency_note_import(struct ration_region *own, unsigned slot)
+{
+	uint32_t none = 0;
+
+	/* Seen by an exporter that lets go after this. */
+	__atomic_compare_exchange_n(&own->residency[slot].import_looks, &none, 1, false,
+				    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+void residency_note_look(struct ration_region *own, unsigned slot)
+{
+	uint32_t *looks = &own->residency[slot].import_looks;
+	uint32_t now = __atomic_load_n(looks, __ATOMIC_RELAXED);
+
+	if (now)
+		__atomic_store_n(looks, now + 1 ? now + 1 : 1, __ATOMIC_SEQ_CST);
+}
+
+uint32_t residency_import_looks(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->residency[slot].import_looks, __ATOMIC_SEQ_CST);
+}
+
 void residency_clear(struct ration_region *own, unsigned slot)
 {
 	struct ration_residency *r = &own->residency[slot];
@@ -220,6 +243,7 @@ void residency_clear(struct ration_region *own, unsigned slot)
 	__atomic_store_n(&r->suspend_answered, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->collectives, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->still_resumes, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&r->import_looks, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&r->together, RATION_APART, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->is_suspended, 0, __ATOMIC_RELEASE);
 }

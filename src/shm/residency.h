@@ -73,5 +73,13 @@ uint64_t residency_card_free(const struct ration_region *own, int card, uint64_t
  */
 uint64_t residency_free(const struct ration_region *own, int card, uint64_t card_bytes);
 
+/*
+ * The owner is about to import memory of another process, or has looked what it holds of all cards;
+ * and how often it has looked since it first did: 0 where it never did.
+ */
+void residency_note_import(struct ration_region *own, unsigned slot);
+void residency_note_look(struct ration_region *own, unsigned slot);
+uint32_t residency_import_looks(const struct ration_region *own, unsigned slot);
+
 /* The slot has nothing anywhere; who takes or reaps it. */
 void residency_clear(struct ration_region *own, unsigned slot);

@@ -1,6 +1,7 @@
 /*
  * Arrays, mipmaps and imports under a limit. Which case does what is said at it.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "client.h"
@@ -242,13 +243,66 @@ static void faults(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
+static void *take_block(void *ctx)
+{
+	CUdeviceptr addr;
+
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc_v2(&addr, BLOCK_BYTES));
+	return NULL;
+}
+
+/*
+ * beside: the arrays that blocks were given for go while others lie in them, and the card cannot be
+ * asked, since another thread's allocation is in the driver. Nobody has the blocks meanwhile.
+ */
+static void beside(int argc, char **argv)
+{
+	enum { PAIRS = 3 };
+	const CUDA_ARRAY_DESCRIPTOR large = { 256, 304, CU_AD_FORMAT_FLOAT, 4 };
+	const CUDA_ARRAY_DESCRIPTOR small = { 256, 176, CU_AD_FORMAT_FLOAT, 4 };
+	CUarray first[PAIRS], second[PAIRS];
+	CUdeviceptr addr[64];
+	int (*is_waiting)(void);
+	void (*release)(void);
+	pthread_t thread;
+	CUcontext ctx;
+	int count = 0;
+
+	(void)argc;
+	(void)argv;
+	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
+	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
+	CHECK(is_waiting && release);
+	ctx = client_start();
+	for (int i = 0; i < PAIRS; i++) {
+		OK(cuArrayCreate_v2(&first[i], &large));
+		OK(cuArrayCreate_v2(&second[i], &small));
+	}
+	CHARGED_IS(0, CONTEXT_BYTES + PAIRS * BLOCK_BYTES);
+	CHECK(pthread_create(&thread, NULL, take_block, ctx) == 0);
+	while (!is_waiting())
+		usleep(1000);
+	for (int i = 0; i < PAIRS; i++)
+		OK(cuArrayDestroy(first[i]));
+	while (count < 64 && cuMemAlloc_v2(&addr[count], BLOCK_BYTES) == CUDA_SUCCESS)
+		count++;
+	release();
+	CHECK(pthread_join(thread, NULL) == 0);
+	while (count > 0)
+		OK(cuMemFree_v2(addr[--count]));
+	CHARGED_IS(0, CONTEXT_BYTES + (PAIRS + 1) * BLOCK_BYTES);
+	for (int i = 0; i < PAIRS; i++)
+		OK(cuArrayDestroy(second[i]));
+	CHARGED_IS(0, CONTEXT_BYTES + BLOCK_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "shapes", shapes },   { "context", context },
-		{ "threads", threads }, { "small", small },
-		{ "thin", thin },       { "odd", odd },
-		{ "faults", faults },   { 0 },
+		{ "shapes", shapes }, { "context", context }, { "threads", threads },
+		{ "small", small },   { "thin", thin },       { "odd", odd },
+		{ "faults", faults }, { "beside", beside },   { 0 },
 	};
 
 	return client_main(argc, argv, cases);

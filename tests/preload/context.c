@@ -1,6 +1,7 @@
 /*
  * Contexts and modules under a limit, and the views. Which case does what is said at it.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -517,6 +518,64 @@ static void one(int argc, char **argv)
 	client_start();
 }
 
+static CUgreenCtx new_green(void)
+{
+	CUdevResourceDesc desc;
+	CUdevResource sms;
+	CUgreenCtx green;
+
+	OK(cuDeviceGetDevResource(0, &sms, CU_DEV_RESOURCE_TYPE_SM));
+	OK(cuDevResourceGenerateDesc(&desc, &sms, 1));
+	return cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS ?
+		       green :
+		       NULL;
+}
+
+static void *make_green(void *ctx)
+{
+	OK(cuCtxSetCurrent(ctx));
+	CHECK(new_green());
+	return NULL;
+}
+
+/*
+ * green: what a green context costs is not told by one beside which another thread gave memory back
+ * that no call shows.
+ */
+static void green(int argc, char **argv)
+{
+	CUdeviceptr block[64];
+	int (*is_waiting)(void);
+	void (*release)(void);
+	pthread_t thread;
+	CUmodule module;
+	CUcontext ctx;
+	int count = 0;
+
+	(void)argc;
+	(void)argv;
+	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
+	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
+	CHECK(is_waiting && release);
+	ctx = client_start();
+	OK(cuModuleLoadData(&module, LARGE_MODULE("4194304")));
+	CHECK(pthread_create(&thread, NULL, make_green, ctx) == 0);
+	while (!is_waiting())
+		usleep(1000);
+	OK(cuModuleUnload(module));
+	release();
+	CHECK(pthread_join(thread, NULL) == 0);
+	while (count < 64 && cuMemAlloc_v2(&block[count], BLOCK_BYTES) == CUDA_SUCCESS)
+		count++;
+	/* With less room than one needs it takes nothing, not for a moment. */
+	for (int i = 0; i < 3; i++) {
+		CHECK(!new_green());
+		OK(cuMemFree_v2(block[--count]));
+	}
+	OK(cuMemFree_v2(block[--count]));
+	CHECK(new_green());
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
@@ -536,6 +595,7 @@ int main(int argc, char **argv)
 		{ "churn", churn },
 		{ "beside", beside },
 		{ "libraries", libraries },
+		{ "green", green },
 		{ 0 },
 	};
 

@@ -381,6 +381,97 @@ static void pending(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
+static void sleep_some(void *arg)
+{
+	(void)arg;
+	usleep(300000);
+}
+
+/*
+ * destroy-pending: a destroyed pool holds what streams have not come to. That counts until then,
+ * and nothing of it later.
+ */
+static void destroy_pending(int argc, char **argv)
+{
+	CUstream stream;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	uint64_t begun;
+	int word = 0;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	begun = free_bytes();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 3; i++) {
+		pool = new_pool(0, UINT64_MAX);
+		OK(cuMemAllocFromPoolAsync(&p, 160 * MIB, pool, stream));
+		OK(cuLaunchHostFunc(stream, sleep_some, NULL));
+		OK(cuMemFreeAsync(p, stream));
+		OK(cuMemPoolDestroy(pool));
+		OK(cuStreamSynchronize(stream));
+		SAME(free_bytes(), begun);
+	}
+	pool = new_pool(0, UINT64_MAX);
+	OK(cuMemAllocFromPoolAsync(&p, 160 * MIB, pool, stream));
+	OK(cuLaunchHostFunc(stream, wait_for_word, &word));
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuMemPoolDestroy(pool));
+	IS(cuMemAlloc_v2(&p, 160 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	OK(cuStreamSynchronize(stream));
+}
+
+static _Atomic bool is_over;
+
+static void *make_and_destroy(void *ctx)
+{
+	enum { POOLS = 6 };
+	CUmemoryPool pools[POOLS];
+	CUdeviceptr pieces[POOLS];
+	CUstream stream;
+
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	while (!is_over) {
+		int count = 0;
+
+		for (int i = 0; i < POOLS; i++) {
+			pools[count] = new_pool(0, 0);
+			if (cuMemAllocFromPoolAsync(&pieces[count], 30 * MIB, pools[count],
+						    stream) == CUDA_SUCCESS)
+				count++;
+			else
+				OK(cuMemPoolDestroy(pools[count]));
+		}
+		while (count-- > 0) {
+			OK(cuMemFreeAsync(pieces[count], stream));
+			OK(cuMemPoolDestroy(pools[count]));
+		}
+	}
+	OK(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* destroy-crowd SECONDS: threads make pools and destroy them with frees on their way. */
+static void destroy_crowd(int argc, char **argv)
+{
+	enum { THREADS = 3 };
+	pthread_t threads[THREADS];
+	CUcontext ctx = client_start();
+
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, make_and_destroy, ctx) == 0);
+	usleep((useconds_t)(1e6 * (argc > 0 ? atof(argv[0]) : 1)));
+	is_over = true;
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	OK(cuCtxSynchronize());
+	SAME(free_bytes(), client_limit(0) - CONTEXT_BYTES);
+	CHARGED_IS(0, CONTEXT_BYTES);
+}
+
 /*
  * reuse: what was freed in a stream is given out again in that stream at once, though the tenant
  * has no room for the pool to grow, and the stream is far behind.
@@ -421,12 +512,6 @@ static void reuse(int argc, char **argv)
 	OK(cuStreamSynchronize(other));
 	OK(cuMemPoolDestroy(pool));
 	CHARGED_IS(0, CONTEXT_BYTES);
-}
-
-static void sleep_some(void *arg)
-{
-	(void)arg;
-	usleep(300000);
 }
 
 /* late: what a stream has not come to is waited for before anything is refused. */
@@ -661,6 +746,8 @@ int main(int argc, char **argv)
 		{ "odd", odd },
 		{ "threads", threads },
 		{ "pending", pending },
+		{ "destroy-pending", destroy_pending },
+		{ "destroy-crowd", destroy_crowd },
 		{ "reuse", reuse },
 		{ "late", late },
 		{ "fragments", fragments },

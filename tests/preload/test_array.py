@@ -3,7 +3,7 @@ import itertools
 
 import pytest
 
-from conftest import BLOCK, CONTEXT, MIB, OUT_OF_MEMORY
+from conftest import BLOCK, BUILD, CONTEXT, MIB, OUT_OF_MEMORY
 
 LIMIT = 1024 * MIB
 
@@ -37,6 +37,12 @@ def test_small_ones_share_a_block(place):
     assert place.truth() == {program.pid: CONTEXT + 2 * BLOCK}
     assert program.go().end().values["arrays"] == 2 * BLOCK // (8 * 65536)
     assert place.most() <= limit
+
+
+def test_a_block_of_which_the_first_array_goes(place):
+    place.run("array", "beside", RATION_MEM=CONTEXT + 10 * BLOCK, RATION_LOG="error", HELD="cuMemAlloc_v2",
+              LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")
+    assert place.most() <= CONTEXT + 10 * BLOCK
 
 
 def test_what_is_mostly_padding(place):

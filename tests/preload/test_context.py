@@ -1,5 +1,7 @@
 """Contexts, modules and handles: charged while they are there, given back with their end."""
+import os
 import re
+import signal
 
 import pytest
 
@@ -160,3 +162,24 @@ def test_a_limit_below_a_context(place, seers):
     done = place.run("context", "one", status=1, err=None, RATION_SIM_FAULT="cuDevicePrimaryCtxRetain:1=999")
     member.go().end()
     assert f": {OUT_OF_MEMORY if seers == 2 else 999}, not 0" in done.err
+
+
+def test_what_was_exported_and_is_let_go(place):
+    """Whoever imported it holds it from then on, and finds it when he looks."""
+    place.settings.update(RATION_MEM=512 * MIB, RATION_MOVABLE="false")
+    idle = place.start("vmm", "handed", "idle").await_word("ready")
+    program = place.start("vmm", "handed").await_word("ready").go().await_word("idle")
+    importer = place.start("vmm", "handed", "importer").await_word("ready")
+    os.kill(importer.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, importer.pid, os.WSTOPPED | os.WNOWAIT)
+    program.go().await_word("stopped")
+    os.kill(importer.pid, signal.SIGCONT)
+    program.go().end()
+    importer.go().end()
+    idle.go().end()
+
+
+def test_what_a_green_context_costs(place):
+    place.run("context", "green", RATION_MEM=CONTEXT + 60 * MIB, RATION_LOG="error", HELD="cuGreenCtxCreate",
+              LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")
+    assert place.most() <= CONTEXT + 60 * MIB

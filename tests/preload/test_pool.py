@@ -29,6 +29,19 @@ def test_a_pool_that_is_destroyed(place):
     program.go().end()
 
 
+@pytest.mark.parametrize("pids", ["same", "bare"])
+def test_a_pool_that_is_destroyed_before_its_stream_comes_to_the_frees(place, pids):
+    """Also where NVML does not say what a process holds."""
+    place.sim["pids"] = pids
+    place.run("pool", "destroy-pending", RATION_MEM=LIMIT, RATION_LOG="error")
+    assert place.most() <= LIMIT
+
+
+def test_pools_that_are_destroyed_in_a_crowd(place):
+    place.run("pool", "destroy-crowd", SECONDS, RATION_MEM=LIMIT, RATION_LOG="error")
+    assert place.most() <= LIMIT
+
+
 def test_a_managed_pool_that_is_destroyed(place):
     place.run("pool", "destroy-managed", RATION_MEM=LIMIT)
 

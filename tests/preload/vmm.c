@@ -193,6 +193,68 @@ static void imported(int argc, char **argv)
 	charged_is(0);
 }
 
+/* Exports a piece in either way and lets go of it. */
+static void hand_on(void)
+{
+	CUmemAllocationProp prop = on_device;
+	CUmemGenericAllocationHandle handle;
+	CUipcMemHandle ipc;
+	CUdeviceptr address;
+	int fd;
+
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	OK(cuMemCreate(&handle, PIECE, &prop, 0));
+	OK(cuMemExportToShareableHandle(&fd, handle, prop.requestedHandleTypes, 0));
+	close(fd);
+	OK(cuMemRelease(handle));
+	OK(cuMemAlloc_v2(&address, PIECE));
+	OK(cuIpcGetMemHandle(&ipc, address + PIECE / 2));
+	OK(cuMemFree_v2(address));
+}
+
+/*
+ * handed: what was exported stays charged after this process has let go of it, until each member
+ * that imports has looked what it holds; where none does, it goes at once. "handed idle" and
+ * "handed importer" are members.
+ */
+static void handed(int argc, char **argv)
+{
+	CUmemAllocationProp prop = on_device;
+	CUmemGenericAllocationHandle handle, import;
+	CUdeviceptr address;
+	uint64_t begun;
+	int fd;
+
+	client_start();
+	if (argc > 0 && !strcmp(argv[0], "importer")) {
+		prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+		OK(cuMemCreate(&handle, PIECE, &prop, 0));
+		OK(cuMemExportToShareableHandle(&fd, handle, prop.requestedHandleTypes, 0));
+		OK(cuMemImportFromShareableHandle(&import, (void *)(intptr_t)fd,
+						  prop.requestedHandleTypes));
+	}
+	client_pause("ready");
+	if (argc > 0)
+		return;
+	begun = client_charged(0);
+	hand_on();
+	SAME(client_charged(0), begun);
+	client_pause("idle");
+	begun = client_charged(0);
+	hand_on();
+	SAME(client_charged(0), begun + 2 * PIECE);
+	client_pause("stopped");
+	for (int i = 0; i < 6000 && client_charged(0) != begun; i++)
+		usleep(10000);
+	SAME(client_charged(0), begun);
+	/* Who needs the room waits, or has it. */
+	hand_on();
+	for (int i = 0; i < 60; i++)
+		if (cuMemAlloc_v2(&address, client_limit(0) - begun) == CUDA_SUCCESS)
+			return;
+	CHECK(!"it has come back");
+}
+
 /* other-device: by the location, whichever context is current. */
 static void other_device(int argc, char **argv)
 {
@@ -297,15 +359,11 @@ static void segments(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "order", order },
-		{ "alias", alias },
-		{ "several", several },
-		{ "host", host },
-		{ "survives", survives },
-		{ "imported", imported },
-		{ "other-device", other_device },
-		{ "segments", segments },
-		{ 0 },
+		{ "order", order },       { "alias", alias },
+		{ "several", several },   { "host", host },
+		{ "survives", survives }, { "imported", imported },
+		{ "handed", handed },     { "other-device", other_device },
+		{ "segments", segments }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

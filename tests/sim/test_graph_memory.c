@@ -459,6 +459,47 @@ static void trim_while_running(void)
 	OK(cuStreamDestroy_v2(stream));
 }
 
+/* A graph whose last bytes it sets and reads, destroyed while it runs. */
+static void run_large(CUstream stream, uint64_t bytes, unsigned value, unsigned *out_got)
+{
+	CUgraph graph = new_graph();
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUdeviceptr a;
+
+	node = add_alloc(graph, bytes, &a);
+	node = add_set(graph, node, a + bytes - 64, value);
+	node = add_read(graph, node, a + bytes - 64, out_got);
+	add_free(graph, node, a);
+	exec = instantiate(graph, 0);
+	OK(cuGraphLaunch(exec, stream));
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+}
+
+/* In one stream a larger graph takes what it lacks beyond the one before (docs/real-gpu.md). */
+static void grows_in_one_stream(void)
+{
+	unsigned got[3] = { 0 };
+	CUstream stream;
+	int flag = 0;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuLaunchHostFunc(stream, check_hold, &flag));
+	run_large(stream, 32 * MIB, 5, &got[0]);
+	TRUE(reserved() == 32 * MIB);
+	run_large(stream, 128 * MIB, 6, &got[1]);
+	TRUE(reserved() == 128 * MIB);
+	run_large(stream, 64 * MIB, 7, &got[2]);
+	TRUE(reserved() == 128 * MIB);
+	check_let_go(&flag);
+	OK(cuStreamSynchronize(stream));
+	TRUE(got[0] == 5 && got[1] == 6 && got[2] == 7);
+	OK(cuDeviceGraphMemTrim(0));
+	TRUE(reserved() == 0);
+	OK(cuStreamDestroy_v2(stream));
+}
+
 /* With the last context of the device its store goes, and what graphs left. */
 static void reset(void)
 {
@@ -518,6 +559,7 @@ int main(void)
 	generic();
 	no_room();
 	trim_while_running();
+	grows_in_one_stream();
 	units();
 	reset();
 	return check_end();

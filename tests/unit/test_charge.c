@@ -224,6 +224,38 @@ static void a_context_takes_its_memory_along(void)
 	CHECK_EQ(quota_used(dev0), 0);
 }
 
+/* What its stream has yet to come to, as the card's figure says. */
+static void what_goes_by_and_by_is_charged_until_then(void)
+{
+	struct track_node *node;
+	struct dev dev;
+
+	start("1g");
+	allocate(BASE, 3 * BLOCK, NULL);
+	card.bytes = 3 * BLOCK;
+	node = charge_take(BASE, &dev);
+	CHECK(node != NULL);
+	charge_begin();
+	charge_end_later(node, dev);
+	CHECK_EQ(quota_used(dev0), 3 * BLOCK);
+	charge_over();
+	CHECK_EQ(quota_used(dev0), 3 * BLOCK);
+	card.bytes = BLOCK;
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), 0);
+	CHECK_EQ(quota_used(dev0), BLOCK);
+	/* Where the card cannot be asked, nobody would say when. */
+	card.error = -ENOTSUP;
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), -ENOTSUP);
+	allocate(BASE, BLOCK, NULL);
+	node = charge_take(BASE, &dev);
+	charge_end_later(node, dev);
+	CHECK_EQ(quota_used(dev0), BLOCK);
+	card.error = 0;
+	card.bytes = 0;
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), 0);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
 static void the_limit_is_met_to_the_block(void)
 {
 	struct charge c;
@@ -693,6 +725,7 @@ int main(void)
 		fresh_test(managed_memory_is_charged_by_the_page),
 		fresh_test(handles_are_charged_until_the_last_use),
 		fresh_test(a_context_takes_its_memory_along),
+		fresh_test(what_goes_by_and_by_is_charged_until_then),
 		fresh_test(the_limit_is_met_to_the_block),
 		fresh_test(small_ones_fit_into_what_is_charged),
 		fresh_test(a_block_is_kept_back_for_small_ones),

@@ -21,7 +21,9 @@ static void awaited_for_its_owners(void)
 	CHECK(!promise_is_wanted(&ctx) && promise_is_wanted(&other_ctx));
 	CHECK_EQ(promise_make(&ctx, dev0, &library, 0), 0);
 	CHECK_EQ(awaited(dev0), 66 * MIB);
+	CHECK_EQ(promise_bytes(dev0), 66 * MIB);
 	CHECK_EQ(awaited(dev1), 0);
+	CHECK_EQ(promise_bytes(dev1), 0);
 	promise_end_owner(&module);
 	promise_end_owner(NULL);
 	CHECK_EQ(awaited(dev0), 66 * MIB);

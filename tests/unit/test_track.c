@@ -266,7 +266,9 @@ static void a_context_takes_what_is_being_freed_along(void)
 
 	track_init();
 	for (uint64_t i = 0; i < 4; i++) {
-		t = (struct track){ BASE + i * BLOCK, BLOCK, &ctx, dev0, false, false, false };
+		t = (struct track){
+			.addr = BASE + i * BLOCK, .bytes = BLOCK, .ctx = &ctx, .dev = dev0
+		};
 		mark = track_mark();
 		enter(&t);
 	}

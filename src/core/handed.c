@@ -1,0 +1,152 @@
+#include "core/handed.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "core/quota.h"
+#include "shm/region.h"
+#include "shm/residency.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Workers look ten times a second, in a crowd less often (core/watch.h). */
+#define WAIT_NS (2 * NSEC_PER_SEC)
+
+/* One look may have been under way; the one after it has seen what was handed on. */
+enum { LOOKS = 2 };
+
+struct handed_state {
+	struct ration_region *own; /* constant after handed_init() */
+	unsigned slot;             /* likewise */
+	_Atomic uint64_t noted_bytes[RATION_DEVICES];
+	_Atomic uint64_t kept_bytes[RATION_DEVICES]; /* written under mutex */
+	/* Orders the rest; taken before the quota's. Never held across a wait. */
+	pthread_mutex_t mutex;
+	uint32_t
+		seen[HAMI_SLOTS]; /* looks of each importer when something was kept last; 0: none */
+};
+PROCESS_STATE(handed_state, state);
+
+void handed_init(struct region *region, unsigned slot)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+	state.s.own = region->own;
+	state.s.slot = slot;
+}
+
+static bool has_region(void)
+{
+	return state.s.own && quota_has_region_now();
+}
+
+void handed_import(void)
+{
+	if (has_region())
+		residency_note_import(state.s.own, state.s.slot);
+}
+
+void handed_looked(void)
+{
+	if (has_region())
+		residency_note_look(state.s.own, state.s.slot);
+}
+
+void handed_note(struct dev dev, uint64_t bytes)
+{
+	atomic_fetch_add(&state.s.noted_bytes[dev.v], bytes);
+}
+
+/* Of what is noted, `bytes` at most. */
+static uint64_t take_noted(struct dev dev, uint64_t bytes)
+{
+	_Atomic uint64_t *noted = &state.s.noted_bytes[dev.v];
+	uint64_t have = atomic_load_explicit(noted, memory_order_relaxed);
+
+	while (have && !atomic_compare_exchange_weak(noted, &have, have - bytes_least(have, bytes)))
+		;
+	return bytes_least(have, bytes);
+}
+
+/* mutex held: who may have it. False: nobody. */
+static bool see_importers(void)
+{
+	bool is_any = false;
+
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
+		state.s.seen[i] = i == state.s.slot ? 0 : residency_import_looks(state.s.own, i);
+		is_any |= state.s.seen[i] != 0;
+	}
+	return is_any;
+}
+
+/* mutex held. A slot that is another's by now says less or nothing. */
+static bool have_all_looked(void)
+{
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
+		uint32_t looks;
+
+		if (!state.s.seen[i])
+			continue;
+		looks = residency_import_looks(state.s.own, i);
+		if (looks && looks - state.s.seen[i] < LOOKS)
+			return false;
+	}
+	return true;
+}
+
+uint64_t handed_keep(struct dev dev, uint64_t bytes)
+{
+	uint64_t kept = take_noted(dev, bytes);
+
+	if (kept == 0 || !has_region())
+		return bytes;
+	pthread_mutex_lock(&state.s.mutex);
+	if (see_importers())
+		atomic_fetch_add(&state.s.kept_bytes[dev.v], kept);
+	else
+		kept = 0;
+	pthread_mutex_unlock(&state.s.mutex);
+	return bytes - kept;
+}
+
+static bool is_any(struct dev dev)
+{
+	return atomic_load_explicit(&state.s.kept_bytes[dev.v], memory_order_relaxed) > 0;
+}
+
+/* True when it was released. */
+static bool settle(struct dev dev)
+{
+	uint64_t bytes = 0;
+
+	if (!has_region())
+		return false;
+	pthread_mutex_lock(&state.s.mutex);
+	if (have_all_looked())
+		bytes = atomic_exchange(&state.s.kept_bytes[dev.v], 0);
+	pthread_mutex_unlock(&state.s.mutex);
+	quota_release(dev, QUOTA_DATA, bytes);
+	return bytes > 0;
+}
+
+void handed_settle(struct dev dev)
+{
+	if (is_any(dev))
+		settle(dev);
+}
+
+bool handed_await(struct dev dev)
+{
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+
+	while (is_any(dev) && waited_ns < WAIT_NS) {
+		if (settle(dev))
+			return true;
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+		/* Who has died holds nothing. */
+		quota_reap();
+	}
+	return false;
+}

@@ -1,0 +1,119 @@
+#include "core/handed.h"
+
+#include "member.h"
+
+#define MIB MIB_BYTES(1)
+
+static struct member member;
+
+/* Another member. It imports, and looks at each word until it is killed. */
+static void be_another(void *arg)
+{
+	struct member m;
+
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
+	handed_init(&m.region, m.slot.index);
+	if (arg)
+		handed_import();
+	child_say('c');
+	while (child_hear()) {
+		handed_looked();
+		child_say('l');
+	}
+}
+
+static struct child start_another(bool imports)
+{
+	struct child other = child_start(be_another, imports ? &member : NULL);
+
+	CHECK_EQ(child_word(&other), 'c');
+	return other;
+}
+
+static void look(struct child *other)
+{
+	child_tell(other, 'l');
+	CHECK_EQ(child_word(other), 'l');
+}
+
+static void start(void)
+{
+	member_join(&member, scratch_path("region"), "1g", 0, 1);
+	handed_init(&member.region, member.slot.index);
+}
+
+/* True where it stays charged. */
+static bool hand_on(uint64_t bytes)
+{
+	uint64_t left;
+
+	CHECK_EQ(quota_charge(dev0, QUOTA_DATA, bytes), 0);
+	handed_note(dev0, bytes);
+	left = handed_keep(dev0, bytes);
+	CHECK(left == 0 || left == bytes);
+	quota_release(dev0, QUOTA_DATA, left);
+	return left == 0;
+}
+
+static void it_stays_charged_until_all_have_looked(void)
+{
+	struct child other, third, idle;
+
+	start();
+	other = start_another(true);
+	third = start_another(true);
+	idle = start_another(false);
+	/* What was not exported goes at once. */
+	CHECK_EQ(handed_keep(dev0, 3 * MIB), 3 * MIB);
+	CHECK(hand_on(4 * MIB));
+	CHECK_EQ(handed_keep(dev0, MIB), MIB);
+	handed_settle(dev0);
+	CHECK_EQ(quota_used(dev0), 4 * MIB);
+	/* The first may have been under way. */
+	look(&other);
+	look(&other);
+	look(&third);
+	handed_settle(dev0);
+	CHECK_EQ(quota_used(dev0), 4 * MIB);
+	look(&third);
+	handed_settle(dev0);
+	CHECK_EQ(quota_used(dev0), 0);
+	/* Nobody is waited for who is stopped for long; who has died holds nothing. */
+	CHECK(hand_on(2 * MIB));
+	CHECK(!handed_await(dev0));
+	CHECK_EQ(quota_used(dev0), 2 * MIB);
+	look(&other);
+	look(&other);
+	child_kill(&third);
+	CHECK(handed_await(dev0));
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK(!handed_await(dev0));
+	child_kill(&other);
+	child_kill(&idle);
+}
+
+static void where_nobody_imports_it_goes_at_once(void)
+{
+	struct child idle;
+
+	start();
+	CHECK(!hand_on(MIB));
+	idle = start_another(false);
+	CHECK(!hand_on(MIB));
+	/* Its own imports it knows of. */
+	handed_import();
+	handed_looked();
+	CHECK(!hand_on(MIB));
+	CHECK_EQ(quota_used(dev0), 0);
+	child_kill(&idle);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(it_stays_charged_until_all_have_looked),
+		fresh_test(where_nobody_imports_it_goes_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

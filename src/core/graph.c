@@ -15,6 +15,7 @@ struct graph {
 	struct graph_memory memory;              /* constant */
 	uint64_t reserved_bytes[RATION_DEVICES]; /* for its first launch */
 	bool has_run;
+	unsigned flights; /* launches that are on their way */
 };
 
 RB_HEAD(graph_tree, graph);
@@ -29,13 +30,16 @@ struct lane {
 RB_HEAD(lane_tree, lane);
 
 struct store {
-	uint64_t reserved_bytes; /* of all graphs */
-	uint64_t lanes_bytes;    /* of all lanes */
+	uint64_t lanes_bytes; /* of all lanes */
 	/*
 	 * At most, as no call of ours tells when it is freed: by graphs that are alive, and by
 	 * others.
 	 */
 	uint64_t kept_bytes, left_bytes;
+	uint64_t flying_bytes; /* that both will grow by for launches on their way */
+	/* Launches and trims that are in the driver; atomic, written under mutex. */
+	_Atomic unsigned changers;
+	uint64_t trims; /* that are over */
 };
 
 struct graph_state {
@@ -126,23 +130,70 @@ static uint64_t growth(const struct graph *graph, const void *stream, int d)
 	return bytes_beyond(graph->memory.bytes[d], lane ? lane->bytes[d] : 0);
 }
 
-uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint64_t held_bytes)
+/*
+ * mutex held. What is reserved for other graphs is theirs, and what is reserved for this one that
+ * of a launch of it which is on its way.
+ */
+static uint64_t lacks(const struct graph *graph, uint64_t growth_bytes, int d, uint64_t held_bytes)
 {
-	const struct store *s = &state.s.stores[dev.v];
-	struct graph *graph;
-	uint64_t lack = 0, wanted;
+	const struct store *s = &state.s.stores[d];
+	uint64_t own = graph->flights ? 0 : graph->reserved_bytes[d];
+	uint64_t wanted = s->lanes_bytes + s->flying_bytes +
+			  kept_bytes((struct dev){ d }, held_bytes) + growth_bytes;
+
+	return bytes_least(bytes_beyond(wanted, held_bytes + own),
+			   bytes_beyond(graph->memory.bytes[d], own));
+}
+
+uint64_t graph_trims(struct dev dev)
+{
+	uint64_t trims;
 
 	pthread_mutex_lock(&state.s.mutex);
-	graph = find(exec);
-	if (graph) {
-		wanted = s->lanes_bytes + kept_bytes(dev, held_bytes) +
-			 growth(graph, stream, dev.v);
-		lack = bytes_least(bytes_beyond(wanted, held_bytes + s->reserved_bytes),
-				   bytes_beyond(graph->memory.bytes[dev.v],
-						graph->reserved_bytes[dev.v]));
-	}
+	trims = state.s.stores[dev.v].trims;
 	pthread_mutex_unlock(&state.s.mutex);
-	return lack;
+	return trims;
+}
+
+bool graph_is_changing(struct dev dev)
+{
+	return atomic_load(&state.s.stores[dev.v].changers) > 0;
+}
+
+/* mutex held: a trim is over since the stores were looked at. */
+static bool is_stale(const struct graph *graph, const struct graph_look looks[RATION_DEVICES])
+{
+	for (int d = 0; graph && d < RATION_DEVICES; d++)
+		if (graph->memory.bytes[d] && state.s.stores[d].trims != looks[d].trims)
+			return true;
+	return false;
+}
+
+bool graph_fly(struct graph_flight *f, const void *exec, const void *stream,
+	       const struct graph_look looks[RATION_DEVICES])
+{
+	struct graph *graph;
+	bool is_good;
+
+	*f = (struct graph_flight){ .exec = exec, .stream = stream };
+	pthread_mutex_lock(&state.s.mutex);
+	graph = find(exec);
+	is_good = !is_stale(graph, looks);
+	if (!is_good)
+		graph = NULL;
+	for (int d = 0; graph && d < RATION_DEVICES; d++) {
+		f->memory_bytes[d] = graph->memory.bytes[d];
+		if (!f->memory_bytes[d])
+			continue;
+		f->growth_bytes[d] = growth(graph, stream, d);
+		f->is_beside |= state.s.stores[d].flying_bytes > 0;
+		f->lack_bytes[d] = lacks(graph, f->growth_bytes[d], d, looks[d].held_bytes);
+		state.s.stores[d].flying_bytes += f->growth_bytes[d];
+	}
+	if (graph)
+		graph->flights++;
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_good;
 }
 
 static uint64_t kept_by(const struct graph *graph, int d)
@@ -156,20 +207,20 @@ static void enter(struct graph *graph)
 	RB_INSERT(graph_tree, &state.s.graphs, graph);
 	atomic_fetch_add(&state.s.count, 1);
 	for (int d = 0; d < RATION_DEVICES; d++) {
-		state.s.stores[d].reserved_bytes += graph->reserved_bytes[d];
 		state.s.stores[d].kept_bytes += kept_by(graph, d);
 	}
 }
 
-/* mutex held. */
+/* mutex held: what it kept is left from now on. */
 static void leave(struct graph *graph)
 {
 	RB_REMOVE(graph_tree, &state.s.graphs, graph);
 	atomic_fetch_sub(&state.s.count, 1);
 	for (int d = 0; d < RATION_DEVICES; d++) {
-		state.s.stores[d].reserved_bytes -= graph->reserved_bytes[d];
 		state.s.stores[d].kept_bytes -= kept_by(graph, d);
+		state.s.stores[d].left_bytes += kept_by(graph, d);
 	}
+	graph->flights = 0;
 }
 
 bool graph_enter(const void *exec, const struct graph_memory *memory,
@@ -245,22 +296,43 @@ static void count_run(struct graph *graph, const void *stream)
 	graph->has_run = true;
 }
 
-bool graph_launched(const void *exec, const void *stream,
-		    uint64_t out_reserved_bytes[RATION_DEVICES])
+bool graph_go(struct graph_flight *f, const struct graph_look looks[RATION_DEVICES])
+{
+	bool is_good = true;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (int d = 0; d < RATION_DEVICES; d++)
+		is_good &= !f->memory_bytes[d] || state.s.stores[d].trims == looks[d].trims;
+	for (int d = 0; is_good && d < RATION_DEVICES; d++)
+		if (f->memory_bytes[d])
+			atomic_fetch_add(&state.s.stores[d].changers, 1);
+	f->is_gone = is_good;
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_good;
+}
+
+void graph_landed(const struct graph_flight *f, bool is_launched,
+		  uint64_t out_reserved_bytes[RATION_DEVICES])
 {
 	struct graph *graph;
 
 	pthread_mutex_lock(&state.s.mutex);
-	graph = find(exec);
-	for (int d = 0; graph && d < RATION_DEVICES; d++) {
+	graph = find(f->exec);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		state.s.stores[d].flying_bytes -= f->growth_bytes[d];
+		if (f->is_gone && f->memory_bytes[d])
+			atomic_fetch_sub(&state.s.stores[d].changers, 1);
+	}
+	/* Another may have its handle. */
+	if (graph && graph->flights)
+		graph->flights--;
+	for (int d = 0; graph && is_launched && d < RATION_DEVICES; d++) {
 		out_reserved_bytes[d] = graph->reserved_bytes[d];
-		state.s.stores[d].reserved_bytes -= graph->reserved_bytes[d];
 		graph->reserved_bytes[d] = 0;
 	}
-	if (graph)
-		count_run(graph, stream);
+	if (graph && is_launched)
+		count_run(graph, f->stream);
 	pthread_mutex_unlock(&state.s.mutex);
-	return graph != NULL;
 }
 
 /* mutex held: what ran in them has gone from the device's store, or is in what it still holds. */
@@ -283,13 +355,24 @@ static void empty_lanes(int d)
 	state.s.stores[d].lanes_bytes = 0;
 }
 
-void graph_trimmed(struct dev dev, uint64_t held_bytes)
+void graph_trim_begin(struct dev dev)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	atomic_fetch_add(&state.s.stores[dev.v].changers, 1);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void graph_trim_end(struct dev dev, bool is_trimmed, uint64_t held_bytes)
 {
 	struct store *s = &state.s.stores[dev.v];
 
 	pthread_mutex_lock(&state.s.mutex);
-	empty_lanes(dev.v);
-	s->left_bytes = bytes_beyond(held_bytes, s->kept_bytes);
+	atomic_fetch_sub(&s->changers, 1);
+	if (is_trimmed) {
+		empty_lanes(dev.v);
+		s->left_bytes = bytes_beyond(held_bytes, s->kept_bytes);
+		s->trims++;
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -308,10 +391,6 @@ struct graph *graph_take(const void *exec)
 void graph_end(struct graph *graph, uint64_t out_reserved_bytes[RATION_DEVICES])
 {
 	memcpy(out_reserved_bytes, graph->reserved_bytes, sizeof(graph->reserved_bytes));
-	pthread_mutex_lock(&state.s.mutex);
-	for (int d = 0; d < RATION_DEVICES; d++)
-		state.s.stores[d].left_bytes += kept_by(graph, d);
-	pthread_mutex_unlock(&state.s.mutex);
 	free(graph);
 }
 
@@ -319,5 +398,10 @@ void graph_put_back(struct graph *graph)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	enter(graph);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		uint64_t *left = &state.s.stores[d].left_bytes;
+
+		*left -= bytes_least(*left, kept_by(graph, d));
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -37,10 +37,41 @@ struct graph_memory {
 uint64_t graph_lacks_for_new(struct dev dev, const struct graph_memory *memory,
 			     uint64_t held_bytes);
 
+/* A launch or upload in a stream that comes to the driver. */
+struct graph_flight {
+	const void *exec, *stream;
+	uint64_t memory_bytes[RATION_DEVICES]; /* that the graph allocates */
+	uint64_t lack_bytes[RATION_DEVICES];   /* without what is reserved for it already */
+	uint64_t growth_bytes[RATION_DEVICES];
+	bool is_beside; /* others are on their way, so that it may be too much */
+	bool is_gone;   /* in the driver */
+};
+
+/* What a store holds, and before that was asked the trims that were over. */
+struct graph_look {
+	uint64_t trims, held_bytes;
+};
+uint64_t graph_trims(struct dev dev);
+
 /*
- * What it lacks for a launch or upload in a stream, without what is reserved for the graph already.
+ * Before the call: what the stores lack for it. Until it has landed what the call takes is in
+ * nobody's reach. False where a store was trimmed since it was looked at: look again. For a graph
+ * that is not entered nothing is lacking, and graph_landed() changes nothing.
  */
-uint64_t graph_lacks(const void *exec, const void *stream, struct dev dev, uint64_t held_bytes);
+bool graph_fly(struct graph_flight *out, const void *exec, const void *stream,
+	       const struct graph_look looks[RATION_DEVICES]);
+
+/*
+ * What it lacks is reserved, and charge_begin() was called: it goes to the driver. False as
+ * graph_fly().
+ */
+bool graph_go(struct graph_flight *f, const struct graph_look looks[RATION_DEVICES]);
+
+/*
+ * True while calls are in the driver that may count on what the store holds: what it gives back
+ * meanwhile stays charged until they are over.
+ */
+bool graph_is_changing(struct dev dev);
 
 /*
  * Enters an instantiated graph, for which reserved_bytes[dev] are reserved in the stores. False
@@ -56,14 +87,15 @@ bool graph_any(void);
 bool graph_find(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
 
 /*
- * It was launched or uploaded in the stream: hands over what was reserved for its first launch.
- * False for one that is not entered.
+ * The call is over, or was not made. If it launched or uploaded, this hands over what was reserved
+ * for the graph's first launch.
  */
-bool graph_launched(const void *exec, const void *stream,
-		    uint64_t out_reserved_bytes[RATION_DEVICES]);
+void graph_landed(const struct graph_flight *f, bool is_launched,
+		  uint64_t out_reserved_bytes[RATION_DEVICES]);
 
-/* The device's store was trimmed: what it holds now is in use. */
-void graph_trimmed(struct dev dev, uint64_t held_bytes);
+/* Around a trim of the device's store, after which what it holds is in use. */
+void graph_trim_begin(struct dev dev);
+void graph_trim_end(struct dev dev, bool is_trimmed, uint64_t held_bytes);
 
 /*
  * Takes a graph out before the driver destroys it: NULL when it is not entered. Then it was

@@ -130,13 +130,21 @@ static bool trim(const void *pool)
 	return trim_to(pool, 0);
 }
 
+/* What a store gives back while launches count on it is theirs. */
+static bool may_fall(const void *pool)
+{
+	struct dev dev;
+
+	return !graph_is_store(pool, &dev) || !graph_is_changing(dev);
+}
+
 static int settle(const void *pool, uint64_t reserved_bytes)
 {
 	uint64_t ticket, held;
 	int rc;
 
 	for (int tries = 0;; tries++) {
-		ticket = tries < SETTLE_TRIES ? pool_ask() : POOL_ASKED_OFTEN;
+		ticket = tries < SETTLE_TRIES && may_fall(pool) ? pool_ask() : POOL_ASKED_OFTEN;
 		if (!gpu_pool_held(pool, &held))
 			break;
 		rc = pool_settle(pool, ticket, held, reserved_bytes);

@@ -1,6 +1,7 @@
 /*
  * Graphs: their launches pass the gate, and the memory that their allocation nodes take is charged.
  */
+#include "base/clock.h"
 #include "core/exec_uses.h"
 #include "core/graph.h"
 #include "core/pool.h"
@@ -352,11 +353,16 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 
 	if (!ENTER_HAS(cuDeviceGraphMemTrim))
 		return enter_missing();
+	if (enter_ordinal(ord, &dev) != ENTER_CHARGE)
+		return GATE_CALL(real.cuDeviceGraphMemTrim(ord));
+	/* Meanwhile the store's figure is not to be held against the card's. */
+	charge_begin();
+	graph_trim_begin(dev);
 	res = GATE_CALL(real.cuDeviceGraphMemTrim(ord));
-	if (res == CUDA_SUCCESS && enter_ordinal(ord, &dev) == ENTER_CHARGE) {
-		graph_trimmed(dev, held_bytes(dev));
+	graph_trim_end(dev, res == CUDA_SUCCESS, held_bytes(dev));
+	if (res == CUDA_SUCCESS)
 		gpu_pool_settle(graph_store(dev), 0);
-	}
+	charge_over();
 	return res;
 }
 
@@ -364,18 +370,95 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
  * After a launch or upload the graph's memory is physical: the stores' figures say how much. They
  * may also have grown because it runs beside another graph.
  */
-static void settle(CUgraphExec exec, const void *stream,
-		   const uint64_t memory_bytes[RATION_DEVICES],
-		   const uint64_t again_bytes[RATION_DEVICES])
+static void settle(const struct graph_flight *f)
 {
 	uint64_t first_bytes[RATION_DEVICES] = { 0 };
 
-	graph_launched(exec, stream, first_bytes);
+	graph_landed(f, true, first_bytes);
 	/* The work is under way: what a store grew by past the limit counts all the same. */
 	for (int d = 0; d < RATION_DEVICES; d++)
-		if (memory_bytes[d])
+		if (f->memory_bytes[d])
 			gpu_pool_settle(graph_store((struct dev){ d }),
-					first_bytes[d] + again_bytes[d]);
+					first_bytes[d] + f->lack_bytes[d]);
+}
+
+static void fail(const struct graph_flight *f)
+{
+	uint64_t none[RATION_DEVICES];
+
+	graph_landed(f, false, none);
+}
+
+/* How long one waits for launches of others, which may have what this one seems to lack. */
+#define BESIDE_WAIT_NS (200 * NSEC_PER_MSEC)
+#define BESIDE_NAP_NS (50 * NSEC_PER_USEC)
+
+/* What the stores of a graph with such memory hold. */
+static void look(struct graph_look looks[RATION_DEVICES],
+		 const uint64_t memory_bytes[RATION_DEVICES])
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		if (!memory_bytes[d])
+			continue;
+		looks[d].trims = graph_trims((struct dev){ d });
+		looks[d].held_bytes = held_bytes((struct dev){ d });
+	}
+}
+
+/* One try: 0 as begin_flight(); -EAGAIN where a store was trimmed meanwhile. */
+static int try_flight(struct graph_flight *f, CUgraphExec exec, const void *name,
+		      const uint64_t memory_bytes[RATION_DEVICES], struct dev *out_dev)
+{
+	struct graph_look looks[RATION_DEVICES] = { { 0 } };
+	int rc = -EAGAIN;
+
+	look(looks, memory_bytes);
+	if (graph_fly(f, exec, name, looks))
+		rc = reserve(f->lack_bytes, out_dev);
+	if (rc == 0) {
+		charge_begin();
+		if (graph_go(f, looks))
+			return 0;
+		charge_over();
+		cancel(f->lack_bytes);
+		rc = -EAGAIN;
+	}
+	fail(f);
+	return rc;
+}
+
+/*
+ * Reserves what the stores lack for the launch: 0 and *f is on its way, or -errno. Others on their
+ * way may have what it seems to lack.
+ */
+static int begin_flight(struct graph_flight *f, CUgraphExec exec, const void *name,
+			struct dev *out_dev)
+{
+	int64_t end_ns = clock_now_ns() + BESIDE_WAIT_NS;
+	uint64_t memory_bytes[RATION_DEVICES] = { 0 };
+	int rc;
+
+	graph_find(exec, memory_bytes);
+	while ((rc = try_flight(f, exec, name, memory_bytes, out_dev)) != 0) {
+		if (rc == -EAGAIN)
+			continue;
+		if (rc != -EDQUOT || !f->is_beside || clock_now_ns() >= end_ns)
+			break;
+		clock_sleep_ns(BESIDE_NAP_NS);
+	}
+	return rc;
+}
+
+/* The call is over. */
+static void end_flight(const struct graph_flight *f, CUresult res)
+{
+	if (res == CUDA_SUCCESS) {
+		settle(f);
+	} else {
+		fail(f);
+		cancel(f->lack_bytes);
+	}
+	charge_over();
 }
 
 typedef CUresult launch_fn(CUgraphExec exec, CUstream stream);
@@ -405,24 +488,15 @@ static CUresult pass(const struct pass *pass, CUgraphExec exec, CUstream stream)
 static CUresult launch_with_memory(const struct pass *how, CUgraphExec exec, CUstream stream,
 				   const void *name)
 {
-	uint64_t memory_bytes[RATION_DEVICES] = { 0 }, lack_bytes[RATION_DEVICES] = { 0 };
+	struct graph_flight f;
 	struct dev dev = { 0 };
 	CUresult res;
-	int rc;
+	int rc = begin_flight(&f, exec, name, &dev);
 
-	graph_find(exec, memory_bytes);
-	for (int d = 0; d < RATION_DEVICES; d++)
-		if (memory_bytes[d])
-			lack_bytes[d] = graph_lacks(exec, name, (struct dev){ d },
-						    held_bytes((struct dev){ d }));
-	rc = reserve(lack_bytes, &dev);
 	if (rc < 0)
-		return enter_refused(rc, dev, lack_bytes[dev.v]);
+		return enter_refused(rc, dev, f.lack_bytes[dev.v]);
 	res = pass(how, exec, stream);
-	if (res == CUDA_SUCCESS)
-		settle(exec, name, memory_bytes, lack_bytes);
-	else
-		cancel(lack_bytes);
+	end_flight(&f, res);
 	return res;
 }
 

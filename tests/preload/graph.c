@@ -1,13 +1,15 @@
 /*
  * Memory that graphs allocate, under a limit. Which case does what is said at it.
  */
+#include <pthread.h>
+
 #include "client.h"
 
 #define CONTEXT_BYTES (64 * MIB)
 
 enum frees { KEEPS, FREES };
 
-static CUdeviceptr address; /* of the graph made last */
+static __thread CUdeviceptr address; /* of the graph made last */
 
 /* A graph that allocates `bytes`, and frees them or not. */
 static CUgraph make(uint64_t bytes, enum frees frees)
@@ -323,13 +325,115 @@ static void faults(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
+enum { HELD = 6 };
+
+/* An executable graph, and what it keeps; or memory of a pool. */
+struct thing {
+	CUgraphExec exec;
+	CUgraph graph;
+	CUdeviceptr kept, piece;
+};
+
+static bool begin_thing(struct thing *t, CUstream stream, unsigned *seed)
+{
+	enum frees frees = rand_r(seed) % 2 ? FREES : KEEPS;
+	uint64_t bytes = MIB * (1 + (unsigned)rand_r(seed) % 100);
+
+	*t = (struct thing){ NULL };
+	if (rand_r(seed) % 2)
+		return cuMemAllocAsync(&t->piece, bytes, stream) == CUDA_SUCCESS;
+	t->graph = make(bytes, frees);
+	if (instantiate(t->graph, &t->exec) != CUDA_SUCCESS) {
+		OK(cuGraphDestroy(t->graph));
+		return false;
+	}
+	for (int i = rand_r(seed) % 3; i > 0; i--)
+		if (cuGraphLaunch(t->exec, stream) == CUDA_SUCCESS && frees == KEEPS)
+			t->kept = address;
+	if (rand_r(seed) % 3 == 0)
+		cuGraphUpload(t->exec, stream);
+	if (rand_r(seed) % 4 == 0)
+		OK(cuDeviceGraphMemTrim(0));
+	return true;
+}
+
+static void end_thing(struct thing *t, CUstream stream, bool is_freed_first)
+{
+	if (t->piece)
+		OK(cuMemFreeAsync(t->piece, stream));
+	if (t->kept && is_freed_first)
+		OK(cuMemFreeAsync(t->kept, stream));
+	if (t->exec)
+		OK(cuGraphExecDestroy(t->exec));
+	if (t->graph)
+		OK(cuGraphDestroy(t->graph));
+	if (t->kept && !is_freed_first)
+		OK(cuMemFreeAsync(t->kept, stream));
+	*t = (struct thing){ NULL };
+}
+
+static _Atomic bool is_over;
+
+static void *make_and_run(void *ctx)
+{
+	struct thing things[HELD] = { { NULL } };
+	bool is_there[HELD] = { false };
+	CUstream stream;
+	unsigned seed;
+
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	seed = (unsigned)(uintptr_t)stream;
+	while (!is_over) {
+		int i = rand_r(&seed) % HELD;
+
+		if (is_there[i])
+			end_thing(&things[i], stream, rand_r(&seed) % 2);
+		is_there[i] = !is_there[i] && begin_thing(&things[i], stream, &seed);
+	}
+	for (int i = 0; i < HELD; i++)
+		if (is_there[i])
+			end_thing(&things[i], stream, true);
+	OK(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* crowd SECONDS: threads make, launch, upload, trim and destroy graphs of both kinds. */
+static void crowd(int argc, char **argv)
+{
+	enum { THREADS = 4 };
+	pthread_t threads[THREADS];
+	CUcontext ctx = client_start();
+	CUmemoryPool pool;
+
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, make_and_run, ctx) == 0);
+	usleep((useconds_t)(1e6 * (argc > 0 ? atof(argv[0]) : 1)));
+	is_over = true;
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	OK(cuDeviceGraphMemTrim(0));
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolTrimTo(pool, 0));
+	CHARGED_IS(0, CONTEXT_BYTES);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "reserve", reserve }, { "again", again },   { "idle", idle },
-		{ "kept", kept },       { "units", units },   { "run-shared", run_shared },
-		{ "anew", anew },       { "inside", inside }, { "captured", captured },
-		{ "shared", shared },   { "faults", faults }, { 0 },
+		{ "reserve", reserve },
+		{ "again", again },
+		{ "idle", idle },
+		{ "kept", kept },
+		{ "units", units },
+		{ "run-shared", run_shared },
+		{ "anew", anew },
+		{ "inside", inside },
+		{ "captured", captured },
+		{ "shared", shared },
+		{ "faults", faults },
+		{ "crowd", crowd },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -35,6 +35,13 @@ def test_graphs(place, case):
     place.run("graph", case, RATION_MEM=LIMIT, err=None)
 
 
+@pytest.mark.parametrize("seconds", [1.5] * 2)
+def test_graphs_of_many_threads(place, seconds):
+    """What one launch takes, or counts on, no other has meanwhile."""
+    place.run("graph", "crowd", seconds, RATION_MEM=400 * MIB, RATION_LOG="error")
+    assert place.most() <= 400 * MIB
+
+
 @pytest.mark.parametrize("call", ["cuGraphInstantiate", "cuGraphGetNodes", "cuGraphNodeGetType",
                                   "cuGraphMemAllocNodeGetParams", "cuGraphLaunch", "cuGraphExecDestroy",
                                   "cuDeviceGraphMemTrim", "cuDeviceGetGraphMemAttribute"])

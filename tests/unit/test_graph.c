@@ -11,6 +11,47 @@ static const struct graph_memory freeing = { .bytes = { 100, 20 } };
 static const struct graph_memory keeping = { .bytes = { 100, 20 }, .is_kept = true };
 static const uint64_t all[RATION_DEVICES] = { 100, 20 }, nothing[RATION_DEVICES];
 
+/* On its way in a stream of a store that holds so much. */
+static struct graph_flight fly(const void *exec, const void *in, struct dev dev,
+			       uint64_t held_bytes)
+{
+	struct graph_look looks[RATION_DEVICES] = { { 0 } };
+	struct graph_flight f;
+
+	for (int d = 0; d < RATION_DEVICES; d++)
+		looks[d].trims = graph_trims((struct dev){ d });
+	looks[dev.v].held_bytes = held_bytes;
+	CHECK(graph_fly(&f, exec, in, looks));
+	CHECK(graph_go(&f, looks));
+	return f;
+}
+
+/* False for one that is not entered. */
+static bool launched(const void *exec, const void *in, uint64_t out_bytes[RATION_DEVICES])
+{
+	struct graph_flight f = fly(exec, in, dev0, 0);
+
+	graph_landed(&f, true, out_bytes);
+	return f.memory_bytes[0] > 0;
+}
+
+static uint64_t lacks_on(const void *exec, const void *in, struct dev dev, uint64_t held_bytes)
+{
+	struct graph_flight f = fly(exec, in, dev, held_bytes);
+	uint64_t none[RATION_DEVICES];
+
+	graph_landed(&f, false, none);
+	return f.lack_bytes[dev.v];
+}
+
+static void trim(uint64_t held_bytes)
+{
+	graph_trim_begin(dev0);
+	CHECK(graph_is_changing(dev0));
+	graph_trim_end(dev0, true, held_bytes);
+	CHECK(!graph_is_changing(dev0));
+}
+
 static void what_is_reserved_is_taken_over_once(void)
 {
 	uint64_t bytes[RATION_DEVICES] = { 0 };
@@ -18,16 +59,16 @@ static void what_is_reserved_is_taken_over_once(void)
 
 	graph_init();
 	CHECK(!graph_any());
-	CHECK(!graph_launched(&exec_a, NULL, bytes));
+	CHECK(!launched(&exec_a, NULL, bytes));
 	CHECK(!graph_take(&exec_a));
 	CHECK(!graph_find(&exec_a, bytes));
 	CHECK(graph_enter(&exec_a, &freeing, all));
 	CHECK(graph_any());
 	CHECK(graph_find(&exec_a, bytes));
 	CHECK(bytes[0] == 100 && bytes[1] == 20 && bytes[2] == 0);
-	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK(launched(&exec_a, NULL, bytes));
 	CHECK(bytes[0] == 100 && bytes[1] == 20);
-	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK(launched(&exec_a, NULL, bytes));
 	CHECK(bytes[0] == 0 && bytes[1] == 0);
 	graph = graph_take(&exec_a);
 	CHECK(graph && !graph_any());
@@ -62,7 +103,7 @@ static void a_handle_that_comes_again(void)
 	graph_init();
 	CHECK(graph_enter(&exec_a, &freeing, all));
 	CHECK(graph_enter(&exec_a, &freeing, all));
-	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK(launched(&exec_a, NULL, bytes));
 	CHECK_EQ(bytes[0], 200);
 	graph_end(graph_take(&exec_a), bytes);
 	CHECK(!graph_any());
@@ -71,7 +112,7 @@ static void a_handle_that_comes_again(void)
 
 static uint64_t lacks(const void *exec, const void *in, uint64_t held_bytes)
 {
-	return graph_lacks(exec, in, dev0, held_bytes);
+	return lacks_on(exec, in, dev0, held_bytes);
 }
 
 /* In one stream graphs share; in two they may run at once. */
@@ -85,23 +126,23 @@ static void what_a_store_lacks(void)
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 300), 0);
 	CHECK(graph_enter(&exec_a, &freeing, all));
 	CHECK_EQ(lacks(&exec_a, NULL, 0), 0);
-	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK(launched(&exec_a, NULL, bytes));
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
 	CHECK(graph_enter(&exec_b, &freeing, nothing));
 	CHECK_EQ(lacks(&exec_b, NULL, 100), 0);
 	CHECK_EQ(lacks(&exec_b, &stream_a, 100), 100);
 	CHECK_EQ(lacks(&exec_b, &stream_a, 150), 50);
 	CHECK_EQ(lacks(&exec_a, &stream_a, 100), 100);
-	CHECK(graph_launched(&exec_b, &stream_a, bytes));
+	CHECK(launched(&exec_b, &stream_a, bytes));
 	CHECK_EQ(lacks(&exec_a, NULL, 200), 0);
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 100);
-	CHECK_EQ(graph_lacks(&exec_a, NULL, dev1, 20), 20);
+	CHECK_EQ(lacks_on(&exec_a, NULL, dev1, 20), 20);
 	/* The store was trimmed: nothing runs. */
-	graph_trimmed(dev0, 0);
+	trim(0);
 	CHECK_EQ(lacks(&exec_a, NULL, 0), 100);
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
 	/* What it still had then is in use. */
-	graph_trimmed(dev0, 30);
+	trim(30);
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 30);
 	CHECK_EQ(lacks(NULL, NULL, 0), 0);
 }
@@ -113,18 +154,18 @@ static void what_graphs_keep(void)
 	graph_init();
 	CHECK(graph_enter(&exec_a, &keeping, all));
 	CHECK_EQ(lacks(&exec_a, NULL, 0), 0);
-	CHECK(graph_launched(&exec_a, NULL, bytes));
+	CHECK(launched(&exec_a, NULL, bytes));
 	CHECK_EQ(lacks(&exec_a, &stream_a, 100), 0);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 100);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 150), 50);
 	/* Freed and trimmed; or not. */
 	CHECK_EQ(lacks(&exec_a, NULL, 0), 100);
-	graph_trimmed(dev0, 100);
+	trim(100);
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 0);
 	/* Another one in what it freed: then its own is not there. */
 	CHECK(graph_enter(&exec_b, &keeping, nothing));
 	CHECK_EQ(lacks(&exec_b, NULL, 100), 100);
-	CHECK(graph_launched(&exec_b, NULL, bytes));
+	CHECK(launched(&exec_b, NULL, bytes));
 	CHECK_EQ(lacks(&exec_a, NULL, 100), 100);
 	/* What a destroyed one kept is at most what the store holds. */
 	graph_end(graph_take(&exec_a), bytes);
@@ -133,8 +174,51 @@ static void what_graphs_keep(void)
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 250), 50);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 40), 100);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 40);
-	graph_trimmed(dev0, 0);
+	trim(0);
 	CHECK_EQ(graph_lacks_for_new(dev0, &freeing, 100), 0);
+}
+
+/* What a launch in the driver takes, no other may count on; whether the store has it yet or not. */
+static void launches_at_once(void)
+{
+	uint64_t bytes[RATION_DEVICES], none[RATION_DEVICES];
+	struct graph_flight first, second, again;
+	struct graph_look looks[RATION_DEVICES] = { { 0 } };
+
+	graph_init();
+	CHECK(graph_enter(&exec_a, &freeing, all));
+	CHECK(graph_enter(&exec_b, &freeing, nothing));
+	first = fly(&exec_a, NULL, dev0, 0);
+	CHECK(first.lack_bytes[0] == 0 && !first.is_beside);
+	CHECK(graph_is_changing(dev0));
+	CHECK_EQ(lacks(&exec_b, &stream_a, 0), 100);
+	CHECK_EQ(lacks(&exec_b, &stream_a, 100), 100);
+	CHECK_EQ(lacks(&exec_b, &stream_a, 150), 50);
+	second = fly(&exec_b, &stream_a, dev0, 100);
+	CHECK(second.lack_bytes[0] == 100 && second.is_beside);
+	/* The reservation is the first one's. */
+	again = fly(&exec_a, &stream_a, dev0, 200);
+	CHECK_EQ(again.lack_bytes[0], 100);
+	graph_landed(&again, false, none);
+	graph_landed(&first, true, bytes);
+	CHECK_EQ(bytes[0], 100);
+	graph_landed(&second, true, bytes);
+	CHECK_EQ(bytes[0], 0);
+	CHECK(!graph_is_changing(dev0));
+	CHECK_EQ(lacks(&exec_b, &stream_a, 200), 0);
+	/* Destroyed on its way. */
+	first = fly(&exec_a, NULL, dev0, 200);
+	graph_end(graph_take(&exec_a), bytes);
+	graph_landed(&first, true, bytes);
+	CHECK_EQ(lacks(&exec_b, &stream_a, 200), 0);
+	/* Trimmed since it was looked at, or since the reservation. */
+	CHECK(graph_fly(&second, &exec_b, NULL, looks));
+	trim(0);
+	CHECK(!graph_go(&second, looks));
+	graph_landed(&second, false, none);
+	CHECK(!graph_fly(&first, &exec_b, NULL, looks));
+	graph_landed(&first, false, none);
+	CHECK(!graph_is_changing(dev0));
 }
 
 static void stores_have_names_of_their_own(void)
@@ -173,6 +257,7 @@ int main(void)
 		fresh_test(a_handle_that_comes_again),
 		fresh_test(what_a_store_lacks),
 		fresh_test(what_graphs_keep),
+		fresh_test(launches_at_once),
 		fresh_test(stores_have_names_of_their_own),
 		fresh_test(a_child_has_none),
 	};

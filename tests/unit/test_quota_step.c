@@ -129,17 +129,22 @@ static void body_has_graphs(void)
 {
 	struct graph_memory memory = { .bytes = { MIB_BYTES(32) } };
 	uint64_t reserved[RATION_DEVICES] = { MIB_BYTES(32) };
+	struct graph_look looks[RATION_DEVICES] = { { 0 } };
 	const void *store = graph_store(dev0);
+	struct graph_flight flight;
 
 	become_member();
 	CHECK(pool_enter(store, dev0, POOL_STORE));
 	step_from_here();
 	CHECK(pool_reserve(store, MIB_BYTES(32)) == 0);
 	CHECK(graph_enter(GRAPH, &memory, reserved));
-	CHECK(graph_launched(GRAPH, NULL, reserved));
+	CHECK(graph_fly(&flight, GRAPH, NULL, looks));
+	CHECK(graph_go(&flight, looks));
+	graph_landed(&flight, true, reserved);
 	pool_settle(store, pool_ask(), MIB_BYTES(32), reserved[0]);
 	graph_end(graph_take(GRAPH), reserved);
-	graph_trimmed(dev0, 0);
+	graph_trim_begin(dev0);
+	graph_trim_end(dev0, true, 0);
 	pool_settle(store, pool_ask(), 0, 0);
 }
 

@@ -3,6 +3,7 @@
 #include "core/gate.h"
 #include "core/green.h"
 #include "core/learnt.h"
+#include "core/still.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
 #include "hook/again.h"
@@ -155,23 +156,33 @@ static void enter_green(CUgreenCtx green, CUdevice ord)
 	GATE_CALL(real.cuDevicePrimaryCtxRelease_v2(ord));
 }
 
-/* The most that the next one is likely to cost. */
+/* What the next one is likely to cost: what one cost in this process, before that more. */
 static uint64_t likely_green_bytes(void)
 {
 	uint64_t seen_bytes = atomic_load(&green_bytes);
 
-	return seen_bytes > GREEN_MOST_BYTES ? seen_bytes : GREEN_MOST_BYTES;
+	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
+}
+
+/* True when the card was looked at just now, so that what it shows more afterwards is the call's. */
+static bool look_before(struct overhead *o, struct charge_mark *out_before)
+{
+	if (still_reconcile_soon(o->dev, QUOTA_MODULE) != 0)
+		return false;
+	*out_before = charge_mark();
+	o->before_bytes = quota_overhead(o->dev);
+	return out_before->begun == out_before->over;
 }
 
 /*
- * Keeps what one cost, unless other threads' memory may be in it. What they gave back meanwhile
- * lessens it, and no call tells: so the most that was seen counts.
+ * Keeps what one cost, unless there were other changes meanwhile: what they took or gave back may
+ * be in it. Not all cost the same: the most that was seen counts.
  */
 static void learn_green(const struct charge_mark *before, uint64_t bytes)
 {
 	uint64_t seen = atomic_load(&green_bytes);
 
-	if (before->begun != before->over || charge_mark().begun != before->begun + 1)
+	if (charge_mark().begun != before->begun + 1)
 		return;
 	while (bytes > seen)
 		if (atomic_compare_exchange_weak(&green_bytes, &seen, bytes))
@@ -181,8 +192,8 @@ static void learn_green(const struct charge_mark *before, uint64_t bytes)
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
+	struct charge_mark before = { 0 };
 	struct output was = { 0 };
-	struct charge_mark before;
 	struct overhead o;
 	bool is_alone = false;
 	uint64_t bytes = 0;
@@ -190,14 +201,16 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *out_green, CUdevResourceDesc desc, CU
 
 	if (!ENTER_HAS(cuGreenCtxCreate))
 		return enter_missing();
-	before = charge_mark();
 	overhead_begin_on(&o, dev);
 	if (o.is_refused)
 		return enter_refusal();
-	/* The primary context comes with the first one, if it is not there yet. */
 	if (o.counts) {
-		is_alone = gpu_cuda_primary_active((struct cuda_ord){ dev });
-		bytes = bytes_sum(likely_green_bytes(), is_alone ? 0 : learnt_context_bytes(o.dev));
+		bytes = likely_green_bytes();
+		/* The primary context comes with the first one, if it is not there yet. */
+		if (!gpu_cuda_primary_active((struct cuda_ord){ dev }))
+			bytes = bytes_sum(bytes, learnt_context_bytes(o.dev));
+		else
+			is_alone = look_before(&o, &before);
 	}
 	res = overhead_reserve(&o, bytes);
 	if (res != CUDA_SUCCESS)

@@ -32,6 +32,7 @@ struct CUctx_st {
 	uint64_t last_ticket; /* number of the last work submitted */
 	size_t limit[CONTEXT_LIMITS];
 	uint64_t limit_bytes[CONTEXT_LIMITS]; /* device memory taken for it */
+	unsigned calls;                       /* enum cuda_image_calls of modules that came */
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	struct CUstream_st *streams;

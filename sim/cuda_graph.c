@@ -169,7 +169,8 @@ static CUresult grow(const struct cuda_program *program, struct CUctx_st *ctx)
 
 	for (int i = 0; i < program->count && res == CUDA_SUCCESS; i++)
 		if (program->work[i]->ops->node_type == CU_GRAPH_NODE_TYPE_KERNEL)
-			res = cuda_limit_grow(ctx, program->work[i]->launch.local_bytes);
+			res = cuda_limit_grow(ctx, program->work[i]->launch.local_bytes,
+					      program->work[i]->launch.calls);
 	return res;
 }
 

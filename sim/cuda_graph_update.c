@@ -172,7 +172,7 @@ static CUresult set_kernel(enum cuda_id id, CUgraphExec exec, CUgraphNode node,
 	/* there is one: it made the work */
 	res = cuda_context_current(&ctx);
 	if (res == CUDA_SUCCESS)
-		res = cuda_limit_grow(ctx, work->launch.local_bytes);
+		res = cuda_limit_grow(ctx, work->launch.local_bytes, work->launch.calls);
 	if (res == CUDA_SUCCESS)
 		return cuda_call_end(replace(exec, at, work));
 	cuda_work_delete(work);

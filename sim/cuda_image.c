@@ -147,6 +147,26 @@ static int kernel_of(const struct reader *r)
 	return NO_KERNEL;
 }
 
+/* Behind .extern, up to the end of what it declares. */
+static unsigned read_extern(struct reader *r)
+{
+	unsigned calls = 0;
+	bool is_func = false;
+
+	while (next(r) && !is(r, ";")) {
+		is_func |= is(r, ".func");
+		if (is(r, "vprintf"))
+			calls |= CALLS_PRINT;
+		else if (is(r, "malloc") || is(r, "free"))
+			calls |= CALLS_HEAP;
+		else if (is(r, "__assertfail"))
+			calls |= CALLS_OTHER;
+		else if (r->len > 10 && !strncmp(r->word, "cudaLaunch", 10))
+			calls |= CALLS_LAUNCH;
+	}
+	return is_func ? calls : 0;
+}
+
 static CUresult read_word(struct reader *r, struct cuda_image *image)
 {
 	struct declaration d;
@@ -167,7 +187,7 @@ static CUresult read_word(struct reader *r, struct cuda_image *image)
 		if (read_declaration(r, &d))
 			image->local_bytes[r->kernel] += (uint32_t)d.size_bytes;
 	} else if (is(r, ".extern")) {
-		r->at += strcspn(r->at, ";");
+		image->calls |= read_extern(r);
 	}
 	return CUDA_SUCCESS;
 }

@@ -8,6 +8,9 @@
 
 #include "abi/cuda.h"
 
+/* Functions of the driver's that kernels of an image may call, as bits. */
+enum cuda_image_calls { CALLS_PRINT = 1, CALLS_HEAP = 2, CALLS_LAUNCH = 4, CALLS_OTHER = 8 };
+
 struct cuda_variable {
 	char *name;
 	uint64_t offset, size_bytes; /* in the memory of all variables */
@@ -21,6 +24,7 @@ struct cuda_image {
 	uint64_t variables_bytes; /* of all of them; those of machine code have no names here */
 	uint64_t code_bytes;      /* of machine code; 0: not known */
 	uint32_t *local_bytes;    /* of a thread of each built-in kernel */
+	unsigned calls;           /* of text: what it declares as elsewhere */
 };
 
 /* Reads an image; CUDA_ERROR_INVALID_IMAGE when it is of no kind that the driver loads. */

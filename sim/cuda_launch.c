@@ -119,6 +119,7 @@ CUresult cuda_launch_work(const struct cuda_launch *launch, struct CUctx_st *ctx
 	work->launch.ctx = ctx;
 	work->launch.shared_bytes = launch->shared_bytes;
 	work->launch.local_bytes = cuda_function_local_bytes(func);
+	work->launch.calls = func->module->image->calls;
 	memcpy(work->launch.grid, launch->grid, sizeof(launch->grid));
 	memcpy(work->launch.block, launch->block, sizeof(launch->block));
 	res = read_params(launch, func->kernel, work->launch.param);
@@ -153,7 +154,7 @@ static CUresult launch_on(enum cuda_id id, struct cuda_launch *launch, CUstream 
 	if (res != CUDA_SUCCESS)
 		return cuda_call_end(res);
 	if (!stream->capture)
-		res = cuda_limit_grow(ctx, work->launch.local_bytes);
+		res = cuda_limit_grow(ctx, work->launch.local_bytes, work->launch.calls);
 	if (res != CUDA_SUCCESS) {
 		cuda_work_delete(work);
 		return cuda_call_end(res);

@@ -43,7 +43,8 @@ static CUresult make_part(const CUDA_LAUNCH_PARAMS *params, struct part *out_par
 	res = cuda_launch_work(&l, out_part->stream->ctx, &out_part->work);
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = cuda_limit_grow(out_part->stream->ctx, out_part->work->launch.local_bytes);
+	res = cuda_limit_grow(out_part->stream->ctx, out_part->work->launch.local_bytes,
+			      out_part->work->launch.calls);
 	if (res != CUDA_SUCCESS)
 		cuda_work_delete(out_part->work);
 	return res;

@@ -4,23 +4,37 @@
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "cuda_heap.h"
+#include "cuda_image.h"
 #include "cuda_stream.h"
 
 enum {
 	STACK_BYTES = 1024,
 	STACK_MAX_BYTES = 512 << 10,
-	FIFO_BYTES = 7 << 20,
-	HEAP_BYTES = 8 << 20
+	FIFO_BYTES = 8650752,
+	HEAP_BYTES = 8 << 20,
+	HEAP_MORE_BYTES = 2 << 20,
+	LAUNCHES = 2048,
+	LAUNCH_BYTES = 9420, /* of one that waits */
 };
 enum { THREADS_PER_SM = 2048, GRANULARITY_MAX_BYTES = 128 };
+
+/* What a stack has more for the driver's own functions, as on an H200 (docs/real-gpu.md). */
+enum {
+	PRINT_STACK_BYTES = 240,
+	OTHER_STACK_BYTES = 341,
+	LAUNCH_STACK_BYTES = 318,
+	HEAP_STACK_BYTES = 528
+};
 
 void cuda_limit_start(struct CUctx_st *ctx)
 {
 	for (int i = 0; i < CONTEXT_LIMITS; i++)
 		ctx->limit_bytes[i] = 0;
+	ctx->calls = 0;
 	ctx->limit[CU_LIMIT_STACK_SIZE] = STACK_BYTES;
 	ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = FIFO_BYTES;
 	ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = HEAP_BYTES;
+	ctx->limit[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = LAUNCHES;
 	ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = GRANULARITY_MAX_BYTES;
 	ctx->limit[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
 }
@@ -33,17 +47,23 @@ void cuda_limit_stop(struct CUctx_st *ctx)
 	}
 }
 
-/* What the part of a limit above its start value costs, in whole blocks. */
+/* What setting a limit costs, in whole blocks. */
 static uint64_t cost(const struct CUctx_st *ctx, CUlimit limit, size_t value)
 {
 	uint64_t bytes = 0;
 
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES)
 		bytes = (value - STACK_BYTES) * THREADS_PER_SM * cuda_device_get(ctx->dev)->sms;
-	else if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && value > FIFO_BYTES)
+	else if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && machine_has_early_heap() &&
+		 value > FIFO_BYTES)
 		bytes = value - FIFO_BYTES;
-	else if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > HEAP_BYTES)
+	else if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && machine_has_early_heap() &&
+		 value > HEAP_BYTES)
 		bytes = value - HEAP_BYTES;
+	else if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && !machine_has_early_heap())
+		bytes = ctx->limit_bytes[limit];
+	else if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT && ctx->calls & CALLS_LAUNCH)
+		bytes = value < UINT32_MAX ? value * LAUNCH_BYTES : UINT64_MAX;
 	return bytes > UINT64_MAX - HEAP_BLOCK_BYTES ?
 		       UINT64_MAX :
 		       (bytes + HEAP_BLOCK_BYTES - 1) / HEAP_BLOCK_BYTES * HEAP_BLOCK_BYTES;
@@ -63,7 +83,7 @@ static CUresult resize(struct CUctx_st *ctx, CUlimit limit, uint64_t bytes)
 
 /* Local memory has room for every thread that can be resident. What it grew to for one kernel stays
  * until the stack's limit is set anew. */
-CUresult cuda_limit_grow(struct CUctx_st *ctx, uint32_t thread_bytes)
+static CUresult grow(struct CUctx_st *ctx, uint32_t thread_bytes)
 {
 	uint64_t bytes = cost(ctx, CU_LIMIT_STACK_SIZE, thread_bytes);
 
@@ -72,13 +92,52 @@ CUresult cuda_limit_grow(struct CUctx_st *ctx, uint32_t thread_bytes)
 		       CUDA_SUCCESS;
 }
 
-/* Limits of device-side launches went with them; the rest can be had on this device. */
+CUresult cuda_limit_grow(struct CUctx_st *ctx, uint32_t thread_bytes, unsigned calls)
+{
+	const CUlimit heap = CU_LIMIT_MALLOC_HEAP_SIZE;
+	CUresult res = grow(ctx, thread_bytes);
+
+	if (res != CUDA_SUCCESS || !(calls & CALLS_HEAP) || machine_has_early_heap() ||
+	    ctx->limit_bytes[heap])
+		return res;
+	return resize(ctx, heap,
+		      ctx->limit[heap] / HEAP_BLOCK_BYTES * HEAP_BLOCK_BYTES + HEAP_MORE_BYTES);
+}
+
+CUresult cuda_limit_calls(struct CUctx_st *ctx, unsigned calls)
+{
+	const CUlimit waiting = CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
+	uint32_t more = calls & CALLS_HEAP   ? HEAP_STACK_BYTES :
+			calls & CALLS_OTHER  ? OTHER_STACK_BYTES :
+			calls & CALLS_LAUNCH ? LAUNCH_STACK_BYTES :
+			calls & CALLS_PRINT  ? PRINT_STACK_BYTES :
+					       0;
+	CUresult res = grow(ctx, STACK_BYTES + more);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	ctx->calls |= calls;
+	return calls & CALLS_LAUNCH ?
+		       resize(ctx, waiting, cost(ctx, waiting, ctx->limit[waiting])) :
+		       CUDA_SUCCESS;
+}
+
+/* What the driver has made already for what came to the context. */
+static bool is_fixed(const struct CUctx_st *ctx, CUlimit limit)
+{
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+		return !machine_has_early_heap() && ctx->limit_bytes[limit];
+	return limit == CU_LIMIT_PRINTF_FIFO_SIZE && ctx->calls & (CALLS_PRINT | CALLS_OTHER);
+}
+
+/* Waiting for launches of the device's own went away; the rest can be had on this device. */
 static bool has_limit(CUlimit limit)
 {
 	switch ((int)limit) {
 	case CU_LIMIT_STACK_SIZE:
 	case CU_LIMIT_PRINTF_FIFO_SIZE:
 	case CU_LIMIT_MALLOC_HEAP_SIZE:
+	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
 	case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
 	case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
 		return true;
@@ -89,10 +148,8 @@ static bool has_limit(CUlimit limit)
 
 static CUresult limit_error(CUlimit limit)
 {
-	return limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
-			       limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT ?
-		       CUDA_ERROR_UNSUPPORTED_LIMIT :
-		       CUDA_ERROR_INVALID_VALUE;
+	return limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ? CUDA_ERROR_UNSUPPORTED_LIMIT :
+							  CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuCtxGetLimit(size_t *out_value, CUlimit limit)
@@ -127,6 +184,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		value = (value + 15) & ~(size_t)15;
 	}
 	if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > GRANULARITY_MAX_BYTES)
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
+	if (is_fixed(ctx, limit))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	bytes = cost(ctx, limit, value);
 	if (bytes != ctx->limit_bytes[limit])

@@ -8,6 +8,7 @@
 #include "cuda_context.h"
 #include "cuda_heap.h"
 #include "cuda_library.h"
+#include "cuda_limit.h"
 #include "cuda_memory.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
@@ -120,8 +121,8 @@ CUresult cuda_module_new(struct CUctx_st *ctx, struct cuda_image *image, struct 
 	if (modules)
 		modules->link = &m->next;
 	modules = m;
-	if (take_memory(m) != CUDA_SUCCESS || add_functions(m) != 0 ||
-	    cuda_object_add(OBJECT_MODULE, m) != 0) {
+	if (cuda_limit_calls(ctx, image->calls) != CUDA_SUCCESS || take_memory(m) != CUDA_SUCCESS ||
+	    add_functions(m) != 0 || cuda_object_add(OBJECT_MODULE, m) != 0) {
 		cuda_module_delete(m);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -64,6 +64,7 @@ struct cuda_work {
 			struct CUctx_st *ctx;        /* where it runs */
 			unsigned grid[3], block[3], shared_bytes;
 			uint32_t local_bytes; /* of a thread */
+			unsigned calls;       /* enum image_calls of its module */
 		} launch;
 		struct cuda_area area;
 		struct {

@@ -472,6 +472,11 @@ bool machine_has_peers(void)
 	return !known.config.has_no_peers;
 }
 
+bool machine_has_early_heap(void)
+{
+	return known.config.has_early_heap;
+}
+
 int machine_count(void)
 {
 	return machine_self()->file ? (int)known.config.devices : 0;

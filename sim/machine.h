@@ -62,6 +62,9 @@ int machine_cards(void);
 /* False where no device reaches the memory of another. */
 bool machine_has_peers(void);
 
+/* True when the heap of kernels comes with cuCtxSetLimit; else with the first launch for it. */
+bool machine_has_early_heap(void);
+
 /* Number of devices: the cards, and behind them the slices of those that are divided, in order. */
 int machine_count(void);
 

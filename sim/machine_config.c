@@ -126,6 +126,16 @@ static int set_start(struct machine_config *config, unsigned i, struct text valu
 	return parse_number(value, 0, 10000, &config->start_ms);
 }
 
+static int set_heap(struct machine_config *config, unsigned i, struct text value)
+{
+	(void)i;
+	if (!(value.len == 3 && !memcmp(value.at, "set", 3)) &&
+	    !(value.len == 6 && !memcmp(value.at, "launch", 6)))
+		return -EINVAL;
+	config->has_early_heap = value.len == 3;
+	return 0;
+}
+
 static int set_p2p(struct machine_config *config, unsigned i, struct text value)
 {
 	bool is_yes = value.len == 3 && !memcmp(value.at, "yes", 3);
@@ -282,6 +292,7 @@ static const struct key keys[] = {
 	{ "pids", set_pids, true,
 	  "same or host: whose pids NVML's lists show; bare: without bytes" },
 	{ "start", set_start, true, "milliseconds that a context takes, from 0 to 10000" },
+	{ "heap", set_heap, true, "launch or set: what brings the heap of kernels" },
 	{ "p2p", set_p2p, true, "yes or no" },
 	{ "seed", set_seed, true, "any text; UUIDs and serial numbers follow from it" },
 	{ "mem", set_mem, false, RIGHT_SIZE ", at least 1m" },

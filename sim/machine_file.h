@@ -90,11 +90,11 @@ struct machine_config {
 	uint32_t count;   /* cards */
 	uint32_t devices; /* cards and slices */
 	uint32_t cuda_version;
-	uint32_t has_host_pids; /* NVML lists processes by pids that no process knows */
-	uint32_t start_ms;      /* that making a context takes */
-	uint32_t has_bare_rows; /* NVML lists processes without what they hold */
-	uint32_t has_no_peers;  /* no device reaches another's memory */
-	uint32_t pad;
+	uint32_t has_host_pids;  /* NVML lists processes by pids that no process knows */
+	uint32_t start_ms;       /* that making a context takes */
+	uint32_t has_bare_rows;  /* NVML lists processes without what they hold */
+	uint32_t has_no_peers;   /* no device reaches another's memory */
+	uint32_t has_early_heap; /* a heap comes with cuCtxSetLimit, not with a launch */
 	char driver_version[32];
 	struct machine_device device[MACHINE_DEVICES];
 };

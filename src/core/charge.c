@@ -16,6 +16,7 @@
 #include "core/others.h"
 #include "core/piece.h"
 #include "core/pool.h"
+#include "core/promise.h"
 #include "core/small.h"
 #include "core/still.h"
 #include "core/suspect.h"
@@ -71,6 +72,7 @@ void charge_init(const struct gpu_ops *ops)
 	green_init();
 	small_init();
 	untold_init();
+	promise_init();
 	lodger_init();
 }
 
@@ -494,9 +496,10 @@ static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
 	uint64_t less = bytes_beyond(card->tracked_bytes + quota_overhead(dev), card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
+	uint64_t now_bytes = bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes);
 
 	quota_set_overhead(dev, kind,
-			   bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes));
+			   now_bytes + promise_look(dev, quota_overhead(dev), now_bytes));
 	state.s.kept_bytes[dev.v] = 0;
 	lodger_settle(dev);
 }

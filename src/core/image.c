@@ -7,8 +7,27 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Names as compilers and the linker of NVIDIA's leave them open (PTX's "system calls"). */
+unsigned image_calls_of(const char *name)
+{
+	static const struct {
+		const char *name;
+		unsigned calls;
+	} known[] = { { "vprintf", IMAGE_CALLS_PRINT },
+		      { "malloc", IMAGE_CALLS_HEAP },
+		      { "free", IMAGE_CALLS_HEAP } };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(name, known[i].name))
+			return known[i].calls;
+	return strstr(name, "cnp") || strstr(name, "cudaLaunch") || strstr(name, "cudaCDP") ?
+		       IMAGE_CALLS_LAUNCH :
+		       IMAGE_CALLS_OTHER;
+}
 
 static void read_source(const struct image_source *s, unsigned arch, struct image_bytes *out)
 {

@@ -3,10 +3,11 @@
 #include "base/bytes.h"
 
 #include <elf.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* EM_CUDA of newer <elf.h>. */
-enum { MACHINE_CUDA = 190, NAME_BYTES = 16 };
+enum { MACHINE_CUDA = 190, NAME_BYTES = 24 };
 
 static bool has_prefix(const char *name, const char *prefix)
 {
@@ -47,6 +48,32 @@ static bool read_section(const struct image_source *s, const Elf64_Ehdr *h, unsi
 				 sizeof(*out));
 }
 
+/*
+ * What the functions of a table of symbols call that are elsewhere: those without a place. Tables
+ * that cannot be read may have any.
+ */
+static unsigned read_calls(const struct image_source *s, const Elf64_Shdr *symbols,
+			   const Elf64_Shdr *names)
+{
+	uint64_t count = symbols->sh_size / sizeof(Elf64_Sym);
+	char *copy = image_source_take(s, symbols->sh_offset, symbols->sh_size);
+	unsigned calls = 0;
+
+	for (uint64_t i = 0; copy && i < count; i++) {
+		char name[NAME_BYTES];
+		Elf64_Sym symbol;
+
+		memcpy(&symbol, copy + i * sizeof(symbol), sizeof(symbol));
+		if (symbol.st_shndx != SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
+			continue;
+		calls |= read_name(s, names, symbol.st_name, name) ? image_calls_of(name) :
+								     IMAGE_CALLS_ALL;
+	}
+	calls |= copy || !count ? 0 : IMAGE_CALLS_ALL;
+	free(copy);
+	return calls;
+}
+
 static bool read_header(const struct image_source *s, Elf64_Ehdr *h)
 {
 	return image_source_copy(s, 0, h, sizeof(*h)) && memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 &&
@@ -57,7 +84,7 @@ static bool read_header(const struct image_source *s, Elf64_Ehdr *h)
 bool image_elf_read(const struct image_source *s, struct image_bytes *out)
 {
 	struct image_bytes sum = { 0 };
-	Elf64_Shdr names, section;
+	Elf64_Shdr names, section, symbol_names;
 	char name[NAME_BYTES];
 	unsigned count, at;
 	Elf64_Ehdr h;
@@ -82,6 +109,11 @@ bool image_elf_read(const struct image_source *s, struct image_bytes *out)
 			strcpy(name, ".nv.global");
 		if (section.sh_name)
 			add(&sum, name, section.sh_size);
+		if (section.sh_type == SHT_SYMTAB)
+			sum.calls |= section.sh_link < count && read_section(s, &h, section.sh_link,
+									     &symbol_names) ?
+					     read_calls(s, &section, &symbol_names) :
+					     IMAGE_CALLS_ALL;
 	}
 	*out = sum;
 	return true;

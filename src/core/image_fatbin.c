@@ -137,7 +137,8 @@ static struct image_bytes read_member(const struct image_source *s, uint64_t at,
 			(read_plain(copy, m->bytes, &bytes) || read_packed(m, copy, &bytes));
 
 	if (!is_known)
-		bytes = (struct image_bytes){ .variable_bytes = length_of(m, copy) };
+		bytes = (struct image_bytes){ .variable_bytes = length_of(m, copy),
+					      .calls = IMAGE_CALLS_ALL };
 	free(copy);
 	return bytes;
 }
@@ -154,6 +155,7 @@ static void note(struct image_bytes *most, const struct image_bytes *b)
 		most->variable_bytes = b->variable_bytes;
 	if (b->code_bytes > most->code_bytes)
 		most->code_bytes = b->code_bytes;
+	most->calls |= b->calls;
 }
 
 /* True when what ends at `end` is there as far as that; nobody else says how long it is. */

@@ -202,6 +202,39 @@ static uint64_t read_declaration(struct text *t, uint64_t sum)
 	return d.sum;
 }
 
+enum { NAME_BYTES = 64 };
+
+/* The name before the parameters of a function that is elsewhere: what is called by it. */
+static unsigned read_name(const struct text *t)
+{
+	char name[NAME_BYTES] = "";
+
+	if (t->len < sizeof(name))
+		memcpy(name, t->word, t->len);
+	return image_calls_of(name);
+}
+
+/*
+ * Behind .extern: up to the end of what is declared elsewhere. A function's result stands in
+ * brackets before its name.
+ */
+static unsigned read_extern(struct text *t)
+{
+	unsigned calls = 0;
+
+	if (!next(t) || !is(t, ".func")) {
+		t->at = t->word + strcspn(t->word, ";");
+		return 0;
+	}
+	while (next(t) && !is(t, ";")) {
+		if (is(t, "("))
+			skip_brackets(t);
+		else if (!calls && is_word(t->word[0]) && t->word[0] != '.')
+			calls = read_name(t);
+	}
+	return calls;
+}
+
 /* What comes before a text and is none of it: a mark of its encoding, lines of a preprocessor. */
 static const char *skip_head(const char *image)
 {
@@ -226,18 +259,21 @@ bool image_text_read(const char *text, struct image_bytes *out)
 {
 	struct text t = { .at = text };
 	bool is_pointer = false;
+	unsigned calls = 0;
 	uint64_t sum = 0;
 
 	if (!is_text(text))
 		return false;
 	while (next(&t)) {
 		if (is(&t, ".extern"))
-			t.at += strcspn(t.at, ";");
+			calls |= read_extern(&t);
 		else if (is(&t, ".global") && !is_pointer)
 			sum = read_declaration(&t, sum);
 		/* What a parameter points to is declared elsewhere. */
 		is_pointer = is(&t, ".ptr");
 	}
-	*out = (struct image_bytes){ .variable_bytes = sum, .code_bytes = (uint64_t)(t.at - text) };
+	*out = (struct image_bytes){ .variable_bytes = sum,
+				     .code_bytes = (uint64_t)(t.at - text),
+				     .calls = calls };
 	return true;
 }

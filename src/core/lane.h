@@ -26,6 +26,19 @@ struct lane_start {
 	uint64_t before_ns;
 };
 
+struct means_entry;
+
+/* What is known of the waits behind the lane's launches (core/spare.h). */
+struct lane_spare {
+	/* The last launch was to be measured, is of this kind and has no markers; NULL: none such. */
+	struct means_entry *work;
+	uint32_t waited;  /* the lane's launches when its thread waited last */
+	uint32_t run;     /* launches in a row, up to now, with a wait each */
+	uint32_t left;    /* may do without markers before one has them again */
+	uint32_t checked; /* of those without, up to a few */
+	int64_t extra_ns; /* from a submission to its wait's return, but for the mean of its kind */
+};
+
 struct lane {
 	_Alignas(64) uint64_t key; /* of the stream; 0: free. Atomic; meter.lock */
 	uint64_t owner;            /* of the thread; 0: none. Atomic; meter.lock */
@@ -45,6 +58,7 @@ struct lane {
 		};
 		uint16_t wants; /* both in one look */
 	};
+	struct lane_spare spare;
 	/* Atomic, written under meter.lock: an end that was measured, which corrects the model. */
 	_Alignas(64) int64_t known_end_ns;
 	uint64_t known_cost_ns; /* cost_ns that had ended then */

@@ -40,6 +40,7 @@ struct library_need {
 	const void *image;
 	uint64_t bytes, code_bytes; /* at once; with its first function */
 	uint64_t shared_bytes;      /* as lodger_enter() wants it (core/lodger.h) */
+	unsigned calls;             /* enum image_calls */
 };
 
 /* It was loaded, or looked at; and what was noted, zeros of an unknown one. */

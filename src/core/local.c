@@ -22,6 +22,7 @@ struct local_area {
 	uint32_t has_bytes;     /* for each thread, that the driver has */
 	uint32_t reserve_bytes; /* for each thread, that is reserved or there */
 	unsigned growing;       /* calls under way that may let it grow */
+	unsigned calls;         /* enum image_calls, that the driver has room for */
 };
 
 struct local_state {
@@ -331,6 +332,30 @@ void local_finish_all(struct local_growth *growths, unsigned count, enum local_e
 		local_finish(&growths[i], end);
 }
 
+struct local_calls local_calls(const void *ctx)
+{
+	struct local_calls has = { .thread_bytes = LOCAL_STACK_BYTES };
+	const struct local_area *area;
+
+	pthread_mutex_lock(&state.s.mutex);
+	area = *find(ctx);
+	if (area)
+		has = (struct local_calls){ area->calls, area->has_bytes };
+	pthread_mutex_unlock(&state.s.mutex);
+	return has;
+}
+
+void local_called(const void *ctx, struct dev dev, unsigned calls)
+{
+	struct local_area *area;
+
+	pthread_mutex_lock(&state.s.mutex);
+	area = open_area(ctx, dev);
+	if (area)
+		area->calls |= calls;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 void local_shrink(const struct local_use *use)
 {
 	struct local_area *area;
@@ -344,6 +369,8 @@ void local_shrink(const struct local_use *use)
 		turn_epoch();
 		tell_functions(area);
 	}
+	if (area)
+		area->calls = 0;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

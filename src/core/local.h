@@ -77,6 +77,19 @@ void local_finish_all(struct local_growth *growths, unsigned count, enum local_e
 /* Another number each time that an area has come, has lost room or has ended. */
 uint64_t local_epoch(void);
 
+/*
+ * What a context has for system calls (enum image_calls of core/image.h), and local memory for
+ * each thread: that came with modules that make such calls; none in a context that is unknown.
+ */
+struct local_calls {
+	unsigned calls;
+	uint32_t thread_bytes;
+};
+struct local_calls local_calls(const void *ctx);
+
+/* It has it for these too. Without memory for it, that is forgotten. */
+void local_called(const void *ctx, struct dev dev, unsigned calls);
+
 /* The driver took the area back to what a stack of this size takes. */
 void local_shrink(const struct local_use *use);
 

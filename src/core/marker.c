@@ -57,13 +57,6 @@ static uint32_t share_pct(const struct meter *meter)
 	return __atomic_load_n(&meter->share_pct, __ATOMIC_RELAXED);
 }
 
-static struct meter_stream *stream_of(struct meter *meter, const struct lane *lane)
-{
-	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
-
-	return &meter->streams[offset / sizeof(struct meter_stream)];
-}
-
 static bool is_within(const int64_t *moment_ns, int64_t span_ns, int64_t now_ns)
 {
 	int64_t was_ns = __atomic_load_n(moment_ns, __ATOMIC_RELAXED);
@@ -134,7 +127,7 @@ static bool has_unmeasured(const struct meter_stream *stream, const struct repla
 uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind, uint64_t handle,
 		    struct means_entry *work, int64_t now_ns)
 {
-	struct meter_stream *stream = stream_of(meter, lane);
+	struct meter_stream *stream = meter_stream_of(meter, lane);
 	struct meter_marker *marker;
 	uint64_t number = 0;
 

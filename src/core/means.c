@@ -6,6 +6,11 @@
 enum { WINDOW = 64 };
 /* Of work that may wait a shorter one counts one in so many, a longer one in so many. */
 enum { LEAST_DOWN = 4, LEAST_UP = 64 };
+/*
+ * Trust grows by one with each steady launch, and falls by so much with another: a kind of which
+ * one launch in a hundred takes longer is not trusted, at least not for long.
+ */
+enum { TRUST_MOST = 356, TRUST_LEAST = -900, TRUST_FALL = 100 };
 
 static void begin(struct means_entry *entry)
 {
@@ -13,6 +18,7 @@ static void begin(struct means_entry *entry)
 	__atomic_store_n(&entry->pending_ns, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->may_wait, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->is_bound, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->trust, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->mean_ns, MEANS_UNKNOWN_NS, __ATOMIC_RELAXED);
 }
 
@@ -64,6 +70,15 @@ static int64_t mean_of(int64_t mean_ns, uint32_t samples, int64_t ns)
 	return mean_ns + (ns - mean_ns) / (samples < WINDOW ? (int64_t)samples + 1 : WINDOW);
 }
 
+static void learn_trust(struct means_entry *entry, int64_t mean_ns, int64_t ns)
+{
+	int trust = __atomic_load_n(&entry->trust, __ATOMIC_RELAXED);
+
+	trust = means_is_apart(ns - mean_ns, mean_ns) ? trust - TRUST_FALL : trust + 1;
+	trust = trust > TRUST_MOST ? TRUST_MOST : trust < TRUST_LEAST ? TRUST_LEAST : trust;
+	__atomic_store_n(&entry->trust, (int16_t)trust, __ATOMIC_RELAXED);
+}
+
 void means_learn(struct means_entry *entry, int64_t ns)
 {
 	uint32_t samples = __atomic_load_n(&entry->samples, __ATOMIC_RELAXED);
@@ -72,6 +87,8 @@ void means_learn(struct means_entry *entry, int64_t ns)
 	/* A bound is no sample. */
 	if (__atomic_exchange_n(&entry->is_bound, 0, __ATOMIC_RELAXED))
 		samples = 0;
+	if (samples > 0)
+		learn_trust(entry, mean_ns, ns);
 	mean_ns = means_may_wait(entry) ? least_of(mean_ns, samples, ns) :
 					  mean_of(mean_ns, samples, ns);
 	__atomic_store_n(&entry->mean_ns, mean_ns > 0 ? mean_ns : 1, __ATOMIC_RELAXED);

@@ -11,6 +11,11 @@
 
 enum { MEANS_ENTRIES = 4096, MEANS_PROBES = 8 };
 
+/* Of a kind's mean: what a steady launch may differ by, with a little for the events' steps. */
+enum { MEANS_APART_PART = 4 };
+#define MEANS_APART_NS INT64_C(2000)
+enum { MEANS_TRUSTED = 256 };
+
 /* What work of an unknown kind is taken to cost. */
 #define MEANS_UNKNOWN_NS INT64_C(1000000)
 
@@ -19,8 +24,9 @@ struct means_entry {
 	int64_t mean_ns;  /* atomic; meter.lock writes */
 	uint32_t samples; /* atomic; meter.lock writes; 0 = unknown */
 	/* Atomic: it may wait for kernels elsewhere. Said anew of an unknown kind. */
-	uint16_t may_wait;
-	uint16_t is_bound; /* atomic; meter.lock writes: it takes no more than mean_ns */
+	uint8_t may_wait;
+	uint8_t is_bound; /* atomic; meter.lock writes: it takes no more than mean_ns */
+	int16_t trust;    /* atomic; meter.lock writes: how steady it was, see means.c */
 	int64_t pending_ns; /* atomic: when the one unmeasured launch of an unknown kind was; 0 none */
 };
 
@@ -60,6 +66,20 @@ static inline bool means_is_known(const struct means_entry *entry)
 static inline bool means_may_wait(const struct means_entry *entry)
 {
 	return __atomic_load_n(&entry->may_wait, __ATOMIC_RELAXED) != 0;
+}
+
+/* More than a part of mean_ns and a little: so far from it is no steady launch. */
+static inline bool means_is_apart(int64_t apart_ns, int64_t mean_ns)
+{
+	int64_t most_ns = mean_ns / MEANS_APART_PART + MEANS_APART_NS;
+
+	return apart_ns > most_ns || apart_ns < -most_ns;
+}
+
+/* Of the last hundreds of launches that were measured nearly all took what the mean says. */
+static inline bool means_is_steady(const struct means_entry *entry)
+{
+	return __atomic_load_n(&entry->trust, __ATOMIC_RELAXED) >= MEANS_TRUSTED;
 }
 
 /*

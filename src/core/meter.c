@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "core/marker.h"
+#include "core/spare.h"
 
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
 #define PAIR_TIGHT_NS (500 * NSEC_PER_USEC)
@@ -71,6 +72,7 @@ static struct lane *find_lane(struct meter_stream *stream, uint64_t id)
 			free_one = lane;
 	}
 	if (free_one) {
+		free_one->spare = (struct lane_spare){ 0 };
 		__atomic_store_n(&free_one->owner, id, __ATOMIC_RELAXED);
 		__atomic_store_n(&free_one->key, stream->key, __ATOMIC_RELEASE);
 	}
@@ -93,21 +95,13 @@ struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, u
 	return lane;
 }
 
-/* lock held. */
-static const struct meter_stream *stream_of(const struct meter *meter, const struct lane *lane)
-{
-	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
-
-	return &meter->streams[offset / sizeof(struct meter_stream)];
-}
-
 uint64_t meter_context_of(struct meter *meter, const struct lane *lane)
 {
 	const struct meter_stream *stream;
 	uint64_t context;
 
 	pthread_mutex_lock(&meter->lock);
-	stream = stream_of(meter, lane);
+	stream = meter_stream_of(meter, lane);
 	context = stream->key ? stream->context : 0;
 	pthread_mutex_unlock(&meter->lock);
 	return context;
@@ -139,7 +133,7 @@ bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_n
 	bool is_single;
 
 	pthread_mutex_lock(&meter->lock);
-	own = stream_of(meter, lane);
+	own = meter_stream_of(meter, lane);
 	is_single = is_new(own) || !marker_is_crowded(meter, now_ns);
 	for (unsigned i = 0; i < meter->used && is_single; i++) {
 		const struct meter_stream *other = &meter->streams[i];
@@ -238,6 +232,21 @@ void meter_cancel(struct meter *meter, struct meter_thread *thread)
 	thread->cost_ns = 0;
 }
 
+bool meter_wants_mark(struct meter *meter, struct meter_thread *thread, struct lane *lane,
+		      struct means_entry *work, int64_t now_ns, enum meter_kind *out_kind)
+{
+	thread->asked = lane;
+	lane->spare.work = NULL;
+	if (lane_wants_start(lane)) {
+		*out_kind = METER_START;
+		return true;
+	}
+	if (!lane->wants_pair || spare_begin(meter, lane, work, now_ns))
+		return false;
+	*out_kind = METER_BEFORE;
+	return true;
+}
+
 /*
  * The slow side of meter_launched(): a pair of markers ends here, or the next launch gets one. The
  * lane's model is put right by the last measured end.
@@ -266,7 +275,7 @@ bool meter_look(struct meter *meter, struct meter_thread *thread, struct lane *l
 	if (known_ns != 0 && known_ns <= cost_ns)
 		lane->model_end_ns = clock_most_ns(end_ns + (int64_t)(cost_ns - known_ns),
 						   now_ns + thread->cost_ns);
-	return is_after;
+	return is_after && !lane->spare.work;
 }
 
 bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,

@@ -9,13 +9,13 @@
  *   a launch:  lane = meter_lane(); work = means_find();
  *              if (!meter_admit_fast())
  *                      while (meter_admit() != PACE_GO) sleep as it says, read markers;
- *              if (lane_wants_start()) an event, marker_put(METER_START);
- *              else if (lane->wants_pair) an event, marker_put(METER_BEFORE);
+ *              if (lane_wants() && meter_wants_mark()) an event, marker_put(as it says);
  *              the driver call;  now = the clock;
  *              if (meter_launched()) an event, marker_put(METER_AFTER)
  *   anywhere:  marker_pending(), and for each marker the driver's answer: marker_ended() or
  *              marker_running(). By the worker, and by a thread that is held, before it asks again.
- *   a wait:    marker_waited() after a synchronise call or a query that said "done".
+ *   a wait:    marker_waited() after a synchronise call or a query that said "done"; spare_waited()
+ *              before it, where the thread has a lane in what it waited for.
  *
  * Nothing here calls the driver. meter_launched(), meter_lane() and meter_admit_fast() take no lock in
  * the common case; all else takes meter.lock for a few hundred ns. A meter of zeros is ready
@@ -106,6 +106,7 @@ struct meter_thread {
 	bool may_wait; /* the launch that was admitted last by the slow way */
 	uint64_t id;   /* not 0 */
 	struct lane *lanes[METER_THREAD_LANES];
+	struct lane *asked; /* of its last launch that was to be measured; or NULL */
 	struct pace_hold hold;
 };
 
@@ -115,6 +116,14 @@ struct meter_context *meter_context(struct meter *meter, uint64_t key, bool is_w
 /* meter.lock held. A stream; made if wanted, NULL when there is none or no room. */
 struct meter_stream *meter_stream(struct meter *meter, uint64_t key, uint64_t context,
 				  bool is_wanted);
+
+/* The stream that the lane is of, or was. */
+static inline struct meter_stream *meter_stream_of(struct meter *meter, const struct lane *lane)
+{
+	size_t offset = (size_t)((const char *)lane - (const char *)meter->streams);
+
+	return &meter->streams[offset / sizeof(struct meter_stream)];
+}
 
 /* The slow side of meter_lane(). */
 struct lane *meter_lane_slow(struct meter *meter, struct meter_thread *thread, uint64_t stream,
@@ -183,6 +192,13 @@ uint64_t meter_context_of(struct meter *meter, const struct lane *lane);
  * context behind nothing new the time of the one before it. An event of the stream takes the device 2 us.
  */
 bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_ns);
+
+/*
+ * Directly before the driver call of a launch of this kind, where lane_wants(): whether a marker goes
+ * before it, and which.
+ */
+bool meter_wants_mark(struct meter *meter, struct meter_thread *thread, struct lane *lane,
+		      struct means_entry *work, int64_t now_ns, enum meter_kind *out_kind);
 
 /* The launch that was admitted did not take place. */
 void meter_cancel(struct meter *meter, struct meter_thread *thread);

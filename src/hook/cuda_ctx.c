@@ -5,6 +5,7 @@
 #include "core/lodger.h"
 #include "core/module.h"
 #include "core/object_context.h"
+#include "core/promise.h"
 #include "core/small.h"
 #include "core/untold.h"
 #include "drv/capture.h"
@@ -210,6 +211,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		library_end_context(e->ctx);
 		module_end_context(e->ctx);
 		lodger_end_context(e->ctx);
+		promise_end_context(e->ctx);
 		untold_take_context(e->ctx, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
@@ -391,6 +393,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	library_end_context(e.ctx);
 	module_end_context(e.ctx);
 	lodger_end_context(e.ctx);
+	promise_end_context(e.ctx);
 	untold_take_context(e.ctx, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);

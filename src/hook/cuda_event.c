@@ -3,6 +3,7 @@
  * waits for it or is told that it is done, the work before it has ended. While no launch is
  * measured the calls are handed on.
  */
+#include "core/spare.h"
 #include "hook/event_point.h"
 #include "hook/gated.h"
 
@@ -54,9 +55,13 @@ static void reached(CUevent event, int64_t begin_ns)
 	int64_t now_ns = clock_now_ns();
 	struct marker_point point;
 	struct meter *meter;
+	struct lane *lane;
 
 	if (!event_point_find(event, &meter, &point))
 		return;
+	lane = work_lane_at(&point);
+	if (lane)
+		spare_waited(lane, begin_ns, now_ns);
 	if (meter_wait_is_spare(meter, &point.stream->lanes[0], begin_ns, now_ns))
 		return;
 	metering_read(meter);

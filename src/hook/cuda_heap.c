@@ -40,15 +40,14 @@ static CUresult reserve_stack(struct local_growth *growth, size_t value)
 					  first_launch_reserve(growth, (uint32_t)value, NULL);
 }
 
-/* What a heap or buffer of `value` bytes takes more than one of `before`. */
-static CUresult reserve_heap(struct overhead *o, size_t before, size_t value, uint64_t *out_bytes)
+/* `bytes` that are to be taken with the call, or awaited after it. */
+static CUresult reserve_bytes(struct overhead *o, uint64_t bytes, uint64_t *out_bytes)
 {
-	uint64_t bytes;
 	int rc;
 
-	if (!quota_counts_contexts() || value <= before)
+	if (!quota_counts_contexts() || !bytes)
 		return CUDA_SUCCESS;
-	bytes = bytes_round_up(value - before, HEAP_BLOCK_BYTES);
+	bytes = bytes_round_up(bytes, HEAP_BLOCK_BYTES);
 	rc = charge_reserve_context(o->dev, bytes);
 	if (rc == -EDQUOT && charge_ask_card(o->dev))
 		rc = charge_reserve_context(o->dev, bytes);
@@ -67,9 +66,9 @@ static CUresult reserve(struct reserved *r, struct overhead *o, CUlimit limit, c
 	*r = (struct reserved){ .stack = { .is_growing = false } };
 	if (limit == CU_LIMIT_STACK_SIZE)
 		return reserve_stack(&r->stack, value);
-	if (before && (limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE))
-		return reserve_heap(o, *before, value, &r->heap_bytes);
-	return CUDA_SUCCESS;
+	if (!before)
+		return CUDA_SUCCESS;
+	return reserve_bytes(o, system_calls_limit_bytes(limit, *before, value), &r->heap_bytes);
 }
 
 /* After the call: a look at the card takes off what was reserved of a heap and not taken. */
@@ -115,6 +114,8 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 		return res;
 	res = ROOM_CALL_HERE(bytes_sum(reserved.heap_bytes, reserved.stack.bytes),
 			     real.cuCtxSetLimit(limit, value));
+	if (res == CUDA_SUCCESS)
+		system_calls_limit(limit, value);
 	finish(&reserved, &o, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
@@ -122,10 +123,11 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 			shrink(&reserved.stack.use);
 		return res;
 	}
-	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS &&
-	    limit == CU_LIMIT_STACK_SIZE) {
+	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS) {
+		system_calls_limit(limit, before);
 		reserved.stack.use.thread_bytes = (uint32_t)before;
-		shrink(&reserved.stack.use);
+		if (limit == CU_LIMIT_STACK_SIZE)
+			shrink(&reserved.stack.use);
 	}
 	return overhead_refuse(&o);
 }

@@ -5,6 +5,7 @@
 #include "core/gate.h"
 #include "core/library.h"
 #include "core/lodger.h"
+#include "core/promise.h"
 #include "core/small.h"
 #include "core/untold.h"
 #include "drv/gpu_cuda.h"
@@ -31,13 +32,15 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 			      const struct loading *loading, const struct output *was)
 {
 	struct lodger *lodgers;
+	bool has_come;
 
 	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
 		return res;
 	}
 	overhead_lodge(o, *module, loading->shared_bytes);
-	if (overhead_finish(o) == 0) {
+	has_come = overhead_came(o, *module);
+	if (overhead_finish(o) == 0 && has_come) {
 		if (o->counts)
 			code_loaded(*module, loading->later_bytes);
 		keep(o, *module);
@@ -46,6 +49,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 			small_note_code(o->dev);
 		return res;
 	}
+	promise_end_owner(*module);
 	lodgers = lodger_take(*module);
 	lodger_over(lodgers, GATE_CALL(real.cuModuleUnload(*module)) == CUDA_SUCCESS);
 	output_restore(was);
@@ -69,6 +73,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 		overhead_begin(&o);                                        \
 		if (o.counts)                                              \
 			loading = (image);                                 \
+		overhead_expect(&o, loading.calls);                        \
 		res = overhead_reserve(&o, loading.bytes);                 \
 		if (res != CUDA_SUCCESS)                                   \
 			return res;                                        \
@@ -97,6 +102,7 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 			       struct library_need need, const struct output *was)
 {
 	struct lodger *lodgers;
+	bool has_come;
 
 	if (res != CUDA_SUCCESS)
 		overhead_cancel(o);
@@ -106,11 +112,13 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 		return res;
 	if (loading_is_eager())
 		overhead_lodge(o, *library, need.shared_bytes);
-	if (overhead_finish(o) == 0) {
+	has_come = overhead_came(o, *library);
+	if (overhead_finish(o) == 0 && has_come) {
 		keep(o, *library);
 		return res;
 	}
 	library_end(*library);
+	promise_end_owner(*library);
 	lodgers = lodger_take(*library);
 	lodger_over(lodgers, GATE_CALL(real.cuLibraryUnload(*library)) == CUDA_SUCCESS);
 	output_restore(was);
@@ -152,8 +160,10 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 	overhead_begin(&o);
 	if (init_is_member())
 		need = need_of(code, options, values, count);
-	if (loading_is_eager())
+	if (loading_is_eager()) {
+		overhead_expect(&o, need.calls);
 		res = overhead_reserve(&o, need.bytes);
+	}
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (o.counts)
@@ -180,8 +190,10 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 	if (init_is_member())
 		loading = loading_read_file(path, LOADING_ANYWHERE);
 	need = overhead_library_need(&loading);
-	if (loading_is_eager())
+	if (loading_is_eager()) {
+		overhead_expect(&o, need.calls);
 		res = overhead_reserve(&o, need.bytes);
+	}
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (o.counts)
@@ -213,9 +225,11 @@ static void begin_unload(struct unload *u, const void *owner)
  * What an unload gave back counts no more. Its functions are out of the books before the driver
  * can give their handles to others.
  */
-static CUresult finish_unload(struct unload *u, CUresult res)
+static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 {
 	lodger_over(u->lodgers, res == CUDA_SUCCESS);
+	if (res == CUDA_SUCCESS)
+		promise_end_owner(owner);
 	if (u->overhead.counts)
 		charge_over();
 	if (res == CUDA_SUCCESS) {
@@ -237,7 +251,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 	begin_unload(&u, module);
 	function_end_owner(module);
 	module_end(module);
-	return finish_unload(&u, GATE_CALL(real.cuModuleUnload(module)));
+	return finish_unload(&u, module, GATE_CALL(real.cuModuleUnload(module)));
 }
 
 CUresult hook_cuLibraryUnload(CUlibrary library)
@@ -250,7 +264,7 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	function_end_owner(library);
 	module_end_library(library);
 	library_end(library);
-	return finish_unload(&u, GATE_CALL(real.cuLibraryUnload(library)));
+	return finish_unload(&u, library, GATE_CALL(real.cuLibraryUnload(library)));
 }
 
 CUresult hook_cuLibraryGetModule(CUmodule *out_module, CUlibrary library)

@@ -119,8 +119,7 @@ void first_launch_given_kernel(CUkernel kernel, CUlibrary library)
 		local_tell(kernel, NULL, (uint32_t)bytes);
 }
 
-/* Threads that can be resident on the device at a time; 0 where the driver does not say. */
-static uint64_t resident_threads(struct cuda_ord ord)
+uint64_t first_launch_resident_threads(struct cuda_ord ord)
 {
 	int each = 0, sms = 0;
 
@@ -145,7 +144,7 @@ CUresult first_launch_reserve(struct local_growth *growth, uint32_t thread_bytes
 	if (!counts() || !gpu_cuda_current(&ord, &use.ctx) || !device_by_ordinal(ord, &use.dev))
 		return CUDA_SUCCESS;
 	enter_use(use.dev);
-	use.threads = thread_bytes > LOCAL_STACK_BYTES ? resident_threads(ord) : 0;
+	use.threads = thread_bytes > LOCAL_STACK_BYTES ? first_launch_resident_threads(ord) : 0;
 	rc = local_reserve(growth, &use, handle);
 	if (rc == -EDQUOT && charge_ask_card(use.dev))
 		rc = local_reserve(growth, &use, handle);

@@ -62,6 +62,9 @@ CUresult first_launch_reserve_at(struct local_growth *growth, uint32_t thread_by
  */
 CUcontext first_launch_context_of(CUstream stream);
 
+/* Threads that can be resident on the device at a time; 0 where the driver does not say. */
+uint64_t first_launch_resident_threads(struct cuda_ord ord);
+
 /* Local memory of a function's or kernel's threads in the current context; false if unknown. */
 bool first_launch_thread_bytes(CUfunction function, uint32_t *out_bytes);
 

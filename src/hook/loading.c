@@ -66,7 +66,7 @@ static struct loading split(struct image_bytes b)
 {
 	uint64_t variable_bytes = bytes_round_up(b.variable_bytes, TRACK_BLOCK_BYTES);
 	uint64_t code_bytes = bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES);
-	struct loading loading = { variable_bytes, code_bytes, shared_bytes(&b) };
+	struct loading loading = { variable_bytes, code_bytes, shared_bytes(&b), b.calls };
 
 	if (loading_is_eager()) {
 		loading.bytes = bytes_sum(variable_bytes, code_bytes);

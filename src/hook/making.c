@@ -126,19 +126,22 @@ static void reserve_left(struct making *m)
 static void reserve_unseen(struct making *m)
 {
 	int64_t end_ns = clock_now_ns() + MAKER_WAIT_NS;
+	bool has_waited = false;
 
 	while (m->expected_bytes == 0 && is_first(m->dev) && clock_now_ns() < end_ns) {
 		uint64_t left_bytes = quota_left(m->dev);
 		uint64_t bytes = bytes_least(left_bytes, UNSEEN_MOST_BYTES);
 
 		if (bytes == UNSEEN_MOST_BYTES || (bytes && quota_doubted(m->dev) == 0)) {
-			look_before(m);
+			if (has_waited)
+				look_before(m);
 			if (charge_doubt_overhead(m->dev, QUOTA_CONTEXT, bytes) == 0) {
 				m->unseen_bytes = bytes;
 				return;
 			}
 		}
 		clock_sleep_ns(UNSEEN_NAP_NS);
+		has_waited = true;
 		m->expected_bytes = likely_bytes(m->dev);
 	}
 	if (m->expected_bytes == 0)

@@ -18,6 +18,18 @@ static void begin(struct overhead *o, enum enter what)
 	o->is_refused = what == ENTER_REFUSE;
 	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
 	o->reserved_bytes = o->untold_bytes = 0;
+	o->calls = (struct system_calls){ .ctx = NULL };
+}
+
+void overhead_expect(struct overhead *o, unsigned calls)
+{
+	if (o->counts && quota_counts_contexts())
+		o->calls = system_calls_of(calls);
+}
+
+bool overhead_came(const struct overhead *o, const void *owner)
+{
+	return system_calls_came(&o->calls, owner);
 }
 
 void overhead_begin(struct overhead *o)
@@ -41,6 +53,7 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 	/* What nobody knows is refused by a limit only. */
 	if (bytes == UINT64_MAX && !quota_limit(o->dev))
 		bytes = 0;
+	bytes = bytes_sum(bytes, o->calls.bytes);
 	bytes = bytes_round_up(bytes ? bytes : 1, TRACK_BLOCK_BYTES);
 	rc = charge_doubt_overhead(o->dev, QUOTA_MODULE, bytes);
 	if (rc == -EDQUOT) {
@@ -175,23 +188,34 @@ struct library_need overhead_library_need(const struct loading *loading)
 {
 	return (struct library_need){ .bytes = loading->bytes,
 				      .code_bytes = loading->later_bytes,
-				      .shared_bytes = loading->shared_bytes };
+				      .shared_bytes = loading->shared_bytes,
+				      .calls = loading->calls };
+}
+
+static struct library_need find_need(CUlibrary library)
+{
+	struct library_need need = library_need(library);
+	struct loading loading;
+
+	if (!need.image)
+		return need;
+	loading = loading_read(need.image, LOADING_ANYWHERE);
+	need = overhead_library_need(&loading);
+	library_note(library, need);
+	return need;
 }
 
 /* What that part of the library takes of the context beyond what is there; found when needed. */
-static uint64_t bytes_of(CUlibrary library, const void *ctx, enum library_part part)
+static uint64_t bytes_of(struct overhead *o, CUlibrary library, const void *ctx,
+			 enum library_part part)
 {
-	struct library_need need = library_need(library);
+	struct library_need need = find_need(library);
 	uint64_t bytes = 0;
 
-	if (need.image) {
-		struct loading loading = loading_read(need.image, LOADING_ANYWHERE);
-
-		need = overhead_library_need(&loading);
-		library_note(library, need);
-	}
-	if (!library_is_there(library, ctx, LIBRARY_DATA))
+	if (!library_is_there(library, ctx, LIBRARY_DATA)) {
+		overhead_expect(o, need.calls);
 		bytes = need.bytes;
+	}
 	if (part == LIBRARY_CODE && !loading_is_eager() &&
 	    !library_is_there(library, ctx, LIBRARY_CODE))
 		bytes = bytes_sum(bytes, bytes_round_up(need.code_bytes ? need.code_bytes : 1,
@@ -208,7 +232,7 @@ CUresult overhead_begin_library(struct overhead *o, CUlibrary library, enum libr
 	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx) ||
 	    library_is_in(library, ctx, part))
 		return CUDA_SUCCESS;
-	return overhead_reserve_lasting(o, bytes_of(library, ctx, part));
+	return overhead_reserve_lasting(o, bytes_of(o, library, ctx, part));
 }
 
 CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum library_part part,
@@ -223,6 +247,8 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 	}
 	if (library)
 		overhead_lodge(o, library, library_need(library).shared_bytes);
+	/* Without memory for what is awaited: no call takes the library out again. */
+	overhead_came(o, library);
 	res = overhead_finish_lasting(o);
 	if (loading_is_eager())
 		part = LIBRARY_CODE;

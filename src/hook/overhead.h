@@ -8,6 +8,7 @@
 #include "core/library.h"
 #include "hook/enter.h"
 #include "hook/loading.h"
+#include "hook/system_calls.h"
 
 /* One such call. Constant between begin and finish. */
 struct overhead {
@@ -18,6 +19,7 @@ struct overhead {
 	uint64_t reserved_bytes;
 	uint64_t untold_bytes; /* after it: of them, what stays as no look tells what it took */
 	uint64_t doubt_bytes;  /* after it: what the call may have taken beyond what is charged */
+	struct system_calls calls; /* of what it loads */
 };
 
 /* Before a call in the calling thread's context. */
@@ -25,6 +27,14 @@ void overhead_begin(struct overhead *o);
 
 /* Before a call on the device with this ordinal. */
 void overhead_begin_on(struct overhead *o, CUdevice ord);
+
+/*
+ * After it: the call loads something with these system calls into the calling thread's context
+ * (enum image_calls). overhead_reserve() is for them too; after it succeeded, before
+ * overhead_finish(), overhead_came(), which is false where `owner` has to be unloaded again.
+ */
+void overhead_expect(struct overhead *o, unsigned calls);
+bool overhead_came(const struct overhead *o, const void *owner);
 
 /*
  * After it, before the call: reserves the most that the call takes, a block at least. CUDA_SUCCESS,

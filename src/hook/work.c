@@ -6,6 +6,7 @@
 #include "core/gate.h"
 #include "core/green.h"
 #include "core/quota.h"
+#include "core/spare.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_event.h"
@@ -53,6 +54,7 @@ struct work_thread {
 	struct again again[AGAIN_PLACES];
 	struct place places[PLACES];
 	struct meter_thread *meters[RATION_DEVICES];
+	struct meter_thread *meter; /* of its last launch that came the long way; or NULL */
 	/* What launches on `terms_dev` had to keep to when it was looked at last. */
 	struct pace_terms terms;
 	int terms_dev;
@@ -391,6 +393,7 @@ static void begin_metered(struct work *w, struct work_call call)
 {
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, call.stream, call.is_per_thread) : NULL;
+	enum meter_kind kind;
 
 	if (!p || !p->meter) {
 		obey_monitor();
@@ -404,6 +407,7 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->thread = p->thread;
 	w->context = p->context;
 	w->dev = p->dev;
+	t->meter = p->thread;
 	together_launching(p->dev);
 	if (p->context)
 		w->lane = meter_lane(w->meter, w->thread, p->key, p->context);
@@ -413,10 +417,9 @@ static void begin_metered(struct work *w, struct work_call call)
 	w->is_collective = means_may_wait(w->entry);
 	if (!meter_admit_fast(w->thread, w->entry))
 		admit(t, w, p->dev);
-	if (w->lane && lane_wants_start(w->lane))
-		mark(w, METER_START, NULL);
-	else if (w->lane && w->lane->wants_pair)
-		mark(w, METER_BEFORE, NULL);
+	if (w->lane && lane_wants(w->lane) &&
+	    meter_wants_mark(w->meter, w->thread, w->lane, w->entry, clock_now_ns(), &kind))
+		mark(w, kind, NULL);
 	keep(w, p);
 }
 
@@ -497,13 +500,23 @@ void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t b
 
 	if (!p || !p->meter || !p->context)
 		return;
-	lane = is_context ? NULL : meter_lane_known(p->thread, p->key);
-	if (lane && meter_wait_is_spare(p->meter, lane, begin_ns, now_ns))
+	lane = is_context ? spare_lane(p->meter, p->thread, p->context) :
+			    meter_lane_known(p->thread, p->key);
+	if (lane)
+		spare_waited(lane, begin_ns, now_ns);
+	if (lane && !is_context && meter_wait_is_spare(p->meter, lane, begin_ns, now_ns))
 		return;
 	metering_read(p->meter);
 	marker_waited(p->meter, is_context ? 0 : p->key, p->context,
 		      begin_ns < now_ns ? begin_ns : now_ns, now_ns);
 	metering_check_debt(p->meter);
+}
+
+struct lane *work_lane_at(const struct marker_point *point)
+{
+	struct work_thread *t = own_thread();
+
+	return t && t->meter ? spare_lane_at(t->meter, point) : NULL;
 }
 
 /* Where the calling thread's work in the stream is measured; NULL where it is not, or is captured. */

@@ -69,6 +69,9 @@ void work_unready(CUstream stream, bool is_per_thread);
 bool work_point(CUstream stream, bool is_per_thread, struct meter **out_meter,
 		struct marker_point *out_point);
 
+/* The calling thread's lane, where a wait for the event of the point is for all of it; or NULL. */
+struct lane *work_lane_at(const struct marker_point *point);
+
 /* What measures the stream; NULL where nothing does. */
 const struct meter *work_meter(CUstream stream, bool is_per_thread);
 

@@ -6,6 +6,7 @@
 #include "base/sys.h"
 #include "core/charge.h"
 #include "core/context.h"
+#include "core/gate.h"
 #include "core/object.h"
 #include "core/presence.h"
 #include "core/root.h"
@@ -38,6 +39,7 @@ struct worker {
 	/* the worker's */
 	uint32_t change;   /* of the limits, as seen last */
 	int64_t meters_ns; /* when the next round of the meters is due */
+	struct watch watch;
 };
 PROCESS_STATE(worker, worker);
 
@@ -59,6 +61,8 @@ static void look(void)
 	presence_check_path();
 	quota_hold_slot();
 	quota_tidy(clock_now_ns());
+	if (!watch_is_due(&worker.s.watch, gate_passes()))
+		return;
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };
 		struct dev dev;

@@ -37,7 +37,7 @@ ROWS = [
     Row("array-layered", 8 * MIB), Row("mipmap", 8 * MIB),
     Row("graph", 32 * MIB), Row("graph", 2 * MIB),
     Row("context", 0, most=64), Row("context-v4", 0, most=64), Row("green", 0, most=512),
-    Row("module", 16 * MIB), Row("library", 16 * MIB), Row("heap", 64 * MIB, most=32),
+    Row("module", 16 * MIB), Row("library", 16 * MIB), Row("heap", 16 * MIB),
     Row("local", 64 * MIB, most=64),
     Row("ipc", 32 * MIB), Row("shareable", 32 * MIB), Row("external", 32 * MIB), Row("pool-shared", 32 * MIB),
 ]

@@ -16,6 +16,8 @@ int64_t judge_longest_ns(const struct tenant_program *program)
 		break;
 	case TENANT_MIXED:
 		return program->kernel_ns * 2;
+	case TENANT_RARE:
+		return program->kernel_ns * 5;
 	case TENANT_TAIL:
 		return program->kernel_ns * 20;
 	}

@@ -1,6 +1,7 @@
 #include "tenant.h"
 
 #include "base/clock.h"
+#include "core/spare.h"
 #include "shm/pace_slot.h"
 
 #include "sparse.h"
@@ -186,14 +187,17 @@ static void kernel_ended(void *arg, uint64_t tag)
 {
 	struct tenant_thread *thread = arg;
 	struct queue *queue = thread->tenant->queue;
+	int64_t late_ns = 0;
 
 	thread->ended[tag]++;
 	if (!thread->wait_begin_ns || (int)tag != thread->at || thread->is_waking)
 		return;
 	/* It waits for the launch that is as deep as the queue may be, which is the oldest. */
 	thread->is_waking = true;
-	queue_at(queue, about(queue, queue->now_ns + SYNC_NS, SYNC_MORE_NS), thread_step, thread,
-		 0);
+	if (thread->tenant->program.late > 0 && queue_random(queue) < thread->tenant->program.late)
+		late_ns = NSEC_PER_MSEC;
+	queue_at(queue, about(queue, queue->now_ns + SYNC_NS + late_ns, SYNC_MORE_NS), thread_step,
+		 thread, 0);
 }
 
 enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kind,
@@ -212,6 +216,7 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 			     .arg = thread,
 			     .tag = (uint64_t)stream };
 	int64_t now_ns = queue->now_ns;
+	enum meter_kind mark_kind;
 
 	if (!meter_admit_fast(&thread->meter, work)) {
 		enum pace_reason reason = meter_admit(meter, &thread->meter, lane, work,
@@ -222,12 +227,10 @@ enum pace_reason tenant_launch(struct tenant_thread *thread, int stream, int kin
 			return reason;
 		}
 	}
-	if (lane_wants_start(lane)) {
+	if (lane_wants(lane) &&
+	    meter_wants_mark(meter, &thread->meter, lane, work, now_ns, &mark_kind)) {
 		now_ns += RECORD_NS;
-		mark(thread->process, lane, METER_START, at, NULL, now_ns);
-	} else if (lane->wants_pair) {
-		now_ns += RECORD_NS;
-		mark(thread->process, lane, METER_BEFORE, at, NULL, now_ns);
+		mark(thread->process, lane, mark_kind, at, NULL, now_ns);
 	}
 	now_ns += about(queue, tenant->program.launch_ns, tenant->program.launch_ns / 32);
 	op.ready_ns = about(queue, now_ns + START_NS + LAUNCH_MORE_NS, START_MORE_NS);
@@ -261,6 +264,10 @@ static void choose_kernel(struct tenant_thread *thread)
 		thread->kind = (int)(r * 8);
 		thread->kernel_ns = program->kernel_ns * (1 << (thread->kind / 2)) / 4;
 		break;
+	case TENANT_RARE:
+		if (r < 0.02)
+			thread->kernel_ns = program->kernel_ns * 5;
+		break;
 	case TENANT_TAIL:
 		/* A Pareto tail, cut at fifty times the least; its mean is about kernel_ns. */
 		thread->kernel_ns = (int64_t)((double)program->kernel_ns * 0.4 /
@@ -277,14 +284,18 @@ static void end_of_wait(struct tenant_thread *thread, uint64_t key, uint64_t dep
 	struct meter *meter = thread->process->meter;
 	const struct marker_point *point =
 		&thread->points[thread->at][(thread->submitted[thread->at] - depth) % TENANT_DEPTH];
-	const struct lane *lane = meter_lane_known(&thread->meter, key);
+	bool is_stream = depth == 1 && !thread->tenant->program.has_events;
+	struct lane *lane = is_stream ? meter_lane_known(&thread->meter, key) :
+					spare_lane_at(&thread->meter, point);
 
-	if (depth == 1 ? lane && meter_wait_is_spare(meter, lane, thread->wait_begin_ns, now_ns) :
-			 meter_wait_is_spare(meter, &point->stream->lanes[0], thread->wait_begin_ns,
-					     now_ns))
+	if (lane)
+		spare_waited(lane, thread->wait_begin_ns, now_ns);
+	if ((lane || !is_stream) &&
+	    meter_wait_is_spare(meter, is_stream ? lane : &point->stream->lanes[0],
+				thread->wait_begin_ns, now_ns))
 		return;
 	tenant_read(thread->process);
-	if (depth == 1)
+	if (is_stream)
 		marker_waited(meter, key, 1, thread->wait_begin_ns, now_ns);
 	else
 		marker_reached(meter, point, thread->wait_begin_ns, now_ns);

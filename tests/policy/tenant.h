@@ -14,6 +14,7 @@ enum { TENANT_THREADS = 8, TENANT_DEPTH = 1024, TENANT_KINDS = 16 };
 enum tenant_length {
 	TENANT_FIXED,
 	TENANT_MIXED, /* several functions, from a quarter to four times as long */
+	TENANT_RARE,  /* one function, of which one in fifty takes five times as long */
 	TENANT_TAIL,  /* one function whose time has a heavy tail */
 };
 
@@ -29,12 +30,14 @@ struct tenant_program {
 	int64_t think_ns;  /* the program's own work before each launch */
 	int64_t burst_ns;  /* if not 0: works so long, and then rests */
 	int64_t rest_ns;
-	bool is_blind;  /* waits for nothing, ever, but the driver's queue of 1024 */
-	bool is_serial; /* kernels fill the GPU */
-	bool is_spin;   /* kernels end by the clock */
-	bool is_linked; /* its kernels may wait for kernels elsewhere */
-	double loss;    /* markers that are lost */
-	int first;      /* number of its first process on the GPU */
+	bool is_blind;   /* waits for nothing, ever, but the driver's queue of 1024 */
+	bool has_events; /* waits for an event of its own behind each launch, not for the stream */
+	double late;     /* waits that return a millisecond late: the thread was put off */
+	bool is_serial;  /* kernels fill the GPU */
+	bool is_spin;    /* kernels end by the clock */
+	bool is_linked;  /* its kernels may wait for kernels elsewhere */
+	double loss;     /* markers that are lost */
+	int first;       /* number of its first process on the GPU */
 	struct pace_device
 		*devices; /* of the whole tenant, this is the first `devices_used`; NULL: alone */
 	unsigned device, device_count;

@@ -346,28 +346,62 @@ static CUresult give_library(struct matrix_piece *p)
 	return cuLibraryUnload(p->object);
 }
 
-static uint64_t heap_bytes;
+/* A kernel that may allocate from the heap, and does not: none has so many blocks. */
+static const char heap_image[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+				 ".extern .func (.param .b64 got) malloc (.param .b64 bytes);\n"
+				 ".visible .entry empty()\n{\n"
+				 "\t.reg .b64 %a<3>;\n\t.reg .b32 %t<2>;\n\t.reg .pred %p<2>;\n"
+				 "\tmov.u32 %t1, %nctaid.x;\n\tsetp.lt.u32 %p1, %t1, 4000000000;\n"
+				 "\t@%p1 bra end;\n\tmov.u64 %a1, 64;\n"
+				 "\t{\n\t.param .b64 q;\n\tst.param.b64 [q], %a1;\n"
+				 "\t.param .b64 r;\n\tcall.uni (r), malloc, (q);\n"
+				 "\tld.param.b64 %a2, [r];\n\t}\n\tst.global.u64 [%a2], %a1;\n"
+				 "end:\n\tret;\n}\n";
+#define HEAP_BYTES (256 * MIB)
 
-/* The heap of the kernels' malloc, larger by a piece. */
+static CUcontext heap_context;
+static CUfunction heap_function;
+static int is_heap_there;
+
+/* The heap stays until its context ends. */
+static CUresult make_heap_context(void)
+{
+	heap_function = NULL;
+	is_heap_there = 0;
+	return cuCtxCreate_v2(&heap_context, 0, 0);
+}
+
+/*
+ * A large heap, whose memory the card gives with the first launch of a kernel that may use it: that
+ * comes when everything else is full.
+ */
 static CUresult take_heap(uint64_t bytes, struct matrix_piece *p)
 {
-	CUresult res = cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, heap_bytes + bytes);
+	CUmodule module;
+	CUresult res = CUDA_SUCCESS;
 
-	(void)p;
+	if (!heap_function)
+		res = cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES);
+	if (res == CUDA_SUCCESS && !heap_function)
+		res = cuModuleLoadData(&module, heap_image);
+	if (res == CUDA_SUCCESS && !heap_function)
+		res = cuModuleGetFunction(&heap_function, module, "empty");
 	if (res == CUDA_SUCCESS)
-		heap_bytes += bytes;
+		res = cuMemAlloc_v2(&p->address, bytes);
+	if (res == CUDA_SUCCESS || !heap_function || is_heap_there)
+		return res;
+	is_heap_there = 1;
+	if (cuLaunchKernel(heap_function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != CUDA_SUCCESS ||
+	    cuCtxSynchronize() != CUDA_SUCCESS)
+		return CUDA_ERROR_LAUNCH_FAILED;
 	return res;
 }
 
-static CUresult give_heap(struct matrix_piece *p)
+static CUresult end_heap(void)
 {
-	(void)p;
-	return CUDA_SUCCESS;
-}
+	CUresult res = cuCtxDestroy_v2(heap_context);
 
-static CUresult shrink_heap(void)
-{
-	return cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB);
+	return res == CUDA_SUCCESS ? make_heap_context() : res;
 }
 
 /*
@@ -452,7 +486,7 @@ static const struct matrix_way ways[] = {
 	{ "green", NULL, take_green, give_green, NULL },
 	{ "module", NULL, take_module, give_module, NULL },
 	{ "library", NULL, take_library, give_library, NULL },
-	{ "heap", NULL, take_heap, give_heap, shrink_heap },
+	{ "heap", make_heap_context, take_heap, give_linear, end_heap },
 	{ "local", NULL, take_local, give_module, shrink_local },
 };
 

@@ -148,4 +148,5 @@ def test_a_module_at_the_limit_beside_a_call(place):
 def test_what_no_call_shows_beside_an_allocation(place, what):
     """What another thread has reserved and the driver has not given yet is not overlooked."""
     use(place, "holding")
+    place.sim["heap"] = "set"
     place.run("beside", what, RATION_MEM="300m", HELD="cuMemAlloc_v2")

@@ -20,6 +20,7 @@ def make_full(place):
 
 @pytest.mark.parametrize("kind", ["async", "graph"] if SANITIZED else KINDS)
 def test_the_card_gives_way(full, kind):
+    full.sim["heap"] = "set"
     full.run("giving", kind)
 
 

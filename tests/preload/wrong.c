@@ -352,7 +352,7 @@ static void contexts(void)
 	TRY(cuDevicePrimaryCtxReset_v2(-1));
 	TRY(cuCtxDetach(NULL));
 	TRY(cuCtxSetLimit((CUlimit)99, 0));
-	TRY(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SIZE_MAX));
+	TRY(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SIZE_MAX));
 	TRY(cuCtxEnablePeerAccess(NULL, 0));
 	TRY(cuCtxEnablePeerAccess(here, 0));
 	TRY(cuCtxEnablePeerAccess(other, 77));

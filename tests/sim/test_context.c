@@ -155,41 +155,23 @@ static void cost(void)
 	OK(cuCtxDestroy_v2(outer));
 }
 
-/* Stacks and heaps above what a context begins with take device memory at once. */
+/* Stacks above what a context begins with take device memory at once. */
 static void limits(void)
 {
 	const uint64_t stacks = (16384 - 1024) * 2048ull * 2;
 	CUcontext ctx;
-	CUdeviceptr all;
 	uint64_t start;
 	size_t value = 0;
 
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
 	start = check_free_bytes();
-	OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
-	TRUE(value == 8 * MIB);
-	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, MIB));
-	TRUE(check_free_bytes() == start);
-	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 108 * MIB));
-	TRUE(check_free_bytes() == start - 100 * MIB);
-	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 8 * MIB));
-	TRUE(check_free_bytes() == start - 102 * MIB);
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 16380));
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	TRUE(value == 16384);
-	TRUE(check_free_bytes() == start - 102 * MIB - stacks);
-	OK(check_launch(check_kernel("empty"), NULL, NULL));
-	TRUE(check_free_bytes() == start - 104 * MIB - stacks);
-	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB));
+	TRUE(check_free_bytes() == start - stacks);
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
-	TRUE(check_free_bytes() == start - 4 * MIB);
-	OK(cuMemAlloc_v2(&all, check_free_bytes()));
-	EXPECT(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 9 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	EXPECT(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
-	OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
-	TRUE(value == 8 * MIB);
+	TRUE(check_free_bytes() == start);
 	EXPECT(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1 << 20), CUDA_ERROR_INVALID_VALUE);
-	OK(cuMemFree_v2(all));
 	OK(cuCtxDestroy_v2(ctx));
 	OK(cuCtxCreate_v2(&ctx, 0, 0));
 	TRUE(check_free_bytes() == start);

@@ -658,6 +658,19 @@ static void a_child_has_nothing(void)
 	CHECK_EQ(data(), 5 * BLOCK);
 }
 
+static void who_watches_an_idle_program_looks_less_often(void)
+{
+	struct watch watch = { 0 };
+	unsigned looks = 0;
+
+	CHECK(watch_is_due(&watch, 7));
+	CHECK(watch_is_due(&watch, 7) && watch_is_due(&watch, 7));
+	for (int round = 0; round < 80; round++)
+		looks += watch_is_due(&watch, 7);
+	CHECK_EQ(looks, 10);
+	CHECK(watch_is_due(&watch, 8) && watch_is_due(&watch, 8));
+}
+
 static void who_watches_in_a_crowd_looks_less_often(void)
 {
 	CHECK_EQ(watch_every_ns(0), 100 * NSEC_PER_MSEC);
@@ -666,6 +679,10 @@ static void who_watches_in_a_crowd_looks_less_often(void)
 	for (unsigned n = 32; n < 5000; n++)
 		CHECK(n * NSEC_PER_SEC / watch_every_ns(n) <= 320);
 	CHECK(watch_every_ns(UINT32_MAX) > 0);
+	CHECK_EQ(watch_busy_every_ns(1), NSEC_PER_SEC);
+	for (unsigned n = 1; n < 5000; n++)
+		CHECK(n * NSEC_PER_SEC / watch_busy_every_ns(n) <= 8);
+	CHECK(watch_busy_every_ns(UINT32_MAX) > 0);
 }
 
 int main(void)
@@ -695,6 +712,7 @@ int main(void)
 		fresh_test(what_is_reserved_stays_in_a_race),
 		fresh_test(an_old_look_does_not_replace_a_new_one),
 		fresh_test(who_watches_in_a_crowd_looks_less_often),
+		fresh_test(who_watches_an_idle_program_looks_less_often),
 		fresh_test(a_child_has_nothing),
 	};
 

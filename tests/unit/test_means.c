@@ -102,6 +102,54 @@ static void what_is_gone_is_unknown_again(void **state)
 }
 
 /* More kinds than there is room for: each still gets an entry, and what is measured much stays. */
+static void learn_many(struct means_entry *entry, int64_t ns, int times)
+{
+	for (int i = 0; i < times; i++)
+		means_learn(entry, ns);
+}
+
+/* What takes as long each time is steady after a while, however long it takes. */
+static void what_is_always_as_long_is_steady(void **state)
+{
+	static const int64_t lengths_ns[] = { 1000, 20000, 5000000 };
+
+	(void)state;
+	for (uint64_t i = 0; i < 3; i++) {
+		struct means_entry *entry = means_find(&means, 10 + i);
+
+		learn_many(entry, lengths_ns[i], MEANS_TRUSTED);
+		assert_false(means_is_steady(entry));
+		means_learn(entry, lengths_ns[i] * 9 / 8);
+		assert_true(means_is_steady(entry));
+	}
+	/* What is behind the key next is not. */
+	means_forget(&means, 11);
+	assert_false(means_is_steady(means_find(&means, 11)));
+}
+
+/* One that differs is forgiven who has long been steady; one in fifty is not, up or down. */
+static void what_differs_at_times_is_not_steady(void **state)
+{
+	struct means_entry *entry = means_find(&means, 7);
+
+	(void)state;
+	learn_many(entry, 20000, 1000);
+	means_learn(entry, 100000);
+	assert_true(means_is_steady(entry));
+	means_learn(entry, 5000);
+	assert_false(means_is_steady(entry));
+	learn_many(entry, 20000, 1000);
+	assert_true(means_is_steady(entry));
+	for (int i = 0; i < 100; i++) {
+		means_learn(entry, 100000);
+		learn_many(entry, 20000, 49);
+	}
+	assert_false(means_is_steady(entry));
+	/* That is not held against it for ever. */
+	learn_many(entry, 20000, 1300);
+	assert_true(means_is_steady(entry));
+}
+
 static void a_full_table_gives_the_least_measured_away(void **state)
 {
 	struct means_entry *kept = means_find(&means, 1);
@@ -127,6 +175,8 @@ int main(void)
 		cmocka_unit_test_setup(what_may_wait_goes_for_what_it_takes_without, setup),
 		cmocka_unit_test_setup(a_bound_is_no_sample, setup),
 		cmocka_unit_test_setup(what_is_gone_is_unknown_again, setup),
+		cmocka_unit_test_setup(what_is_always_as_long_is_steady, setup),
+		cmocka_unit_test_setup(what_differs_at_times_is_not_steady, setup),
 		cmocka_unit_test_setup(a_full_table_gives_the_least_measured_away, setup),
 	};
 

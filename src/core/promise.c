@@ -1,0 +1,198 @@
+#include "core/promise.h"
+
+#include "base/bytes.h"
+#include "base/process.h"
+#include "core/track.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* For whom it is awaited. */
+struct owner {
+	struct owner *next;
+	const void *owner, *ctx;
+};
+
+struct place {
+	struct place *next;
+	const void *ctx;
+	struct dev dev;
+	uint64_t bytes; /* awaited; 0: it is there */
+};
+
+struct promise_state {
+	/* Orders the rest; zero is an unlocked mutex. Innermost. */
+	pthread_mutex_t mutex;
+	struct owner *owners;
+	struct place *places;
+};
+PROCESS_STATE(promise_state, state);
+
+void promise_init(void)
+{
+	process_wipe_on_fork(&state, sizeof(state));
+}
+
+/* mutex held: the link to the context's; to NULL when there is none. */
+static struct place **find(const void *ctx)
+{
+	struct place **at = &state.s.places;
+
+	while (*at && (*at)->ctx != ctx)
+		at = &(*at)->next;
+	return at;
+}
+
+bool promise_is_wanted(const void *ctx)
+{
+	bool is_wanted;
+
+	pthread_mutex_lock(&state.s.mutex);
+	is_wanted = !*find(ctx);
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_wanted;
+}
+
+/* mutex held: takes what it uses of the two. */
+static void make(struct owner **o, struct place **made)
+{
+	struct place *p = *find((*made)->ctx);
+
+	if (!p && (*made)->bytes) {
+		p = *made;
+		p->next = state.s.places;
+		state.s.places = p;
+		*made = NULL;
+	}
+	if (p && p->bytes) {
+		(*o)->next = state.s.owners;
+		state.s.owners = *o;
+		*o = NULL;
+	}
+}
+
+int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t bytes)
+{
+	struct owner *o = malloc(sizeof(*o));
+	struct place *made = malloc(sizeof(*made));
+	int rc = o && made ? 0 : -ENOMEM;
+
+	if (rc == 0) {
+		*o = (struct owner){ .owner = owner, .ctx = ctx };
+		*made = (struct place){ .ctx = ctx, .dev = dev, .bytes = bytes };
+		pthread_mutex_lock(&state.s.mutex);
+		make(&o, &made);
+		pthread_mutex_unlock(&state.s.mutex);
+	}
+	free(o);
+	free(made);
+	return rc;
+}
+
+void promise_change(const void *ctx, uint64_t bytes)
+{
+	struct place *p;
+
+	pthread_mutex_lock(&state.s.mutex);
+	p = *find(ctx);
+	if (p && p->bytes && bytes)
+		p->bytes = bytes;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* mutex held. */
+static bool is_awaited_by_any(const void *ctx)
+{
+	for (const struct owner *o = state.s.owners; o; o = o->next)
+		if (o->ctx == ctx)
+			return true;
+	return false;
+}
+
+/* mutex held: the owners' entries, or those of the context, whichever is given. */
+static void drop_owners(const void *owner, const void *ctx)
+{
+	struct owner **at = &state.s.owners, *o;
+
+	while ((o = *at)) {
+		if (o->owner != owner && o->ctx != ctx) {
+			at = &o->next;
+			continue;
+		}
+		*at = o->next;
+		free(o);
+	}
+}
+
+/* mutex held. */
+static void drop_place(struct place **at)
+{
+	struct place *p = *at;
+
+	*at = p->next;
+	free(p);
+}
+
+void promise_end_owner(const void *owner)
+{
+	struct place **at = &state.s.places;
+
+	if (!owner)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	drop_owners(owner, NULL);
+	while (*at) {
+		if ((*at)->bytes && !is_awaited_by_any((*at)->ctx))
+			drop_place(at);
+		else
+			at = &(*at)->next;
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+void promise_end_context(const void *ctx)
+{
+	struct place **at;
+
+	if (!ctx)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	drop_owners(NULL, ctx);
+	at = find(ctx);
+	if (*at)
+		drop_place(at);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* mutex held: the largest that is no larger than what has come, up to a block; NULL: none. */
+static struct place *kept_by(struct dev dev, uint64_t come_bytes)
+{
+	struct place *most = NULL;
+
+	for (struct place *p = state.s.places; p; p = p->next)
+		if (p->dev.v == dev.v && p->bytes && come_bytes &&
+		    (!most || p->bytes > most->bytes) &&
+		    p->bytes <= bytes_sum(come_bytes, TRACK_BLOCK_BYTES))
+			most = p;
+	return most;
+}
+
+uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes)
+{
+	uint64_t awaited_bytes = 0, come_bytes;
+	struct place *p;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (p = state.s.places; p; p = p->next)
+		awaited_bytes += p->dev.v == dev.v ? p->bytes : 0;
+	come_bytes = bytes_beyond(now_bytes, bytes_beyond(before_bytes, awaited_bytes));
+	while (awaited_bytes && (p = kept_by(dev, come_bytes))) {
+		awaited_bytes -= p->bytes;
+		come_bytes -= bytes_least(come_bytes, p->bytes);
+		p->bytes = 0;
+		drop_owners(NULL, p->ctx);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return awaited_bytes;
+}

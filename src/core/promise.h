@@ -1,0 +1,40 @@
+/*
+ * What contexts are to take with a launch that nobody can tell from others: the heap of kernels'
+ * malloc. The driver makes it when the first kernel that may allocate from it is launched, and not
+ * when its module is loaded or its size is set. It is charged with the module, so that the launch
+ * cannot pass the limit, until a look at the card finds it there.
+ *
+ * Thread safe; nothing here calls the driver, or charges.
+ */
+#pragma once
+
+#include "core/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Starts: fork children begin with nothing. */
+void promise_init(void);
+
+/* True when nothing is awaited or known to be there in the context. */
+bool promise_is_wanted(const void *ctx);
+
+/*
+ * The context is to take so much, for what `owner`, a module or library, brought; where it is
+ * awaited already the owner counts too, and where it is there nothing happens. Before a look at the
+ * card, which keeps the reservation for it. 0 or -ENOMEM.
+ */
+int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t bytes);
+
+/* Where it is awaited, it is to be so much. */
+void promise_change(const void *ctx, uint64_t bytes);
+
+/* The owner is gone: with the last that awaits it nothing is to come; or its context is. */
+void promise_end_owner(const void *owner);
+void promise_end_context(const void *ctx);
+
+/*
+ * A look at the card found `now_bytes` of overhead, where `before_bytes` were charged with all that
+ * was reserved or awaited. What is still awaited; growth as large as that has brought it.
+ */
+uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes);

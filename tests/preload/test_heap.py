@@ -1,0 +1,92 @@
+"""The heap of the kernels' malloc, and what else they need of the driver, never pass the limit."""
+import pytest
+
+from conftest import MIB
+
+LIMIT = 400 * MIB
+LOADING = ["LAZY", "EAGER"]
+
+
+@pytest.fixture(name="card", params=LOADING)
+def make_card(place, request):
+    place.sim["sms"] = 16
+    place.settings.update(RATION_LOG="error", RATION_MEM=LIMIT, CUDA_MODULE_LOADING=request.param)
+    return place
+
+
+def same(card):
+    """What is charged is what the card has given, which was never more than the limit."""
+    assert sum(card.truth().values()) == card.charged()
+    assert card.most() <= LIMIT
+    return card.charged()
+
+
+def awaits(card, heap_bytes):
+    """What is charged is that and a heap that is to come."""
+    assert sum(card.truth().values()) + heap_bytes == card.charged()
+
+
+def test_a_launch_when_all_is_full(card):
+    program = card.start("heap", "late").await_word("loaded")
+    awaits(card, 66 * MIB)
+    program.go().await_word("launched")
+    full = same(card)
+    assert full > LIMIT - 4 * MIB
+    program.go().await_word("unloaded")
+    # The heap stays.
+    assert same(card) > full - 8 * MIB
+    program.go().end()
+
+
+def test_what_finds_no_room_is_refused(card):
+    program = card.start("heap", "refused").await_word("loaded")
+    awaits(card, 66 * MIB)
+    assert card.most() <= LIMIT
+    program.go().end()
+
+
+def test_unloaded_before_any_launch(card):
+    program = card.start("heap", "unloaded").await_word("unloaded")
+    same(card)
+    program.go().end()
+
+
+def test_a_context_ends(card):
+    program = card.start("heap", "ended").await_word("ended")
+    same(card)
+    program.go().end()
+
+
+@pytest.mark.parametrize("how", ["kernel", "graph"])
+def test_a_library(card, how):
+    program = card.start("heap", "library", how).await_word("loaded")
+    awaits(card, 66 * MIB)
+    program.go().await_word("launched")
+    assert same(card) > LIMIT - 4 * MIB
+    program.go().end()
+
+
+def test_launches_that_wait(card):
+    program = card.start("heap", "waiting").await_word("loaded")
+    same(card)
+    program.go().end()
+
+
+def test_threads(card):
+    program = card.start("heap", "threads").await_word("over")
+    assert card.most() <= LIMIT
+    program.go().end()
+
+
+def test_other_processes_find_the_room_taken(place):
+    """What one awaits another of the tenant cannot have."""
+    place.sim["sms"] = 16
+    place.settings.update(RATION_LOG="error", RATION_MEM=LIMIT)
+    first = place.start("heap", "late").await_word("loaded")
+    second = place.start("matrix", "alloc", 2 * MIB, 4096).await_word("ready")
+    second.go().await_word("full")
+    assert place.charged() > LIMIT - 4 * MIB
+    first.go().await_word("launched")
+    assert place.most() <= LIMIT
+    first.go().await_word("unloaded").go().end()
+    second.go().await_word("empty").go().end()

@@ -1,0 +1,78 @@
+/* Heaps that are to come: what is awaited, for whom, and what a look at the card says of it. */
+#include "core/promise.h"
+#include "fresh.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static const struct dev dev0 = { 0 }, dev1 = { 1 };
+static char ctx, other_ctx, module, library;
+
+/* What is awaited where nothing has come. */
+static uint64_t awaited(struct dev dev)
+{
+	return promise_look(dev, UINT64_MAX / 2, 0);
+}
+
+static void awaited_for_its_owners(void)
+{
+	promise_init();
+	CHECK(promise_is_wanted(&ctx));
+	CHECK_EQ(promise_make(&ctx, dev0, &module, 66 * MIB), 0);
+	CHECK(!promise_is_wanted(&ctx) && promise_is_wanted(&other_ctx));
+	CHECK_EQ(promise_make(&ctx, dev0, &library, 0), 0);
+	CHECK_EQ(awaited(dev0), 66 * MIB);
+	CHECK_EQ(awaited(dev1), 0);
+	promise_end_owner(&module);
+	promise_end_owner(NULL);
+	CHECK_EQ(awaited(dev0), 66 * MIB);
+	promise_end_owner(&library);
+	CHECK_EQ(awaited(dev0), 0);
+	CHECK(promise_is_wanted(&ctx));
+}
+
+static void until_it_has_come(void)
+{
+	promise_init();
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_make(&other_ctx, dev0, &module, 130 * MIB);
+	/* 500 were there, with what is awaited 696: less than that has brought nothing. */
+	CHECK_EQ(promise_look(dev0, 696 * MIB, 500 * MIB), 196 * MIB);
+	CHECK_EQ(promise_look(dev0, 696 * MIB, 560 * MIB), 196 * MIB);
+	CHECK_EQ(promise_look(dev1, 696 * MIB, 900 * MIB), 0);
+	CHECK_EQ(promise_look(dev0, 696 * MIB, 565 * MIB), 130 * MIB);
+	CHECK_EQ(promise_look(dev0, 695 * MIB, 695 * MIB), 0);
+	/* It is there, whoever comes or goes, until its context ends. */
+	promise_make(&ctx, dev0, &library, 66 * MIB);
+	promise_change(&ctx, 10 * MIB);
+	promise_end_owner(&module);
+	CHECK_EQ(awaited(dev0), 0);
+	CHECK(!promise_is_wanted(&ctx));
+	promise_end_context(&ctx);
+	CHECK(promise_is_wanted(&ctx) && !promise_is_wanted(&other_ctx));
+	promise_end_context(NULL);
+}
+
+static void of_another_size(void)
+{
+	promise_init();
+	promise_change(&ctx, 10 * MIB);
+	CHECK_EQ(awaited(dev0), 0);
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_change(&ctx, 10 * MIB);
+	CHECK_EQ(awaited(dev0), 10 * MIB);
+	promise_end_context(&ctx);
+	CHECK_EQ(awaited(dev0), 0);
+	/* Its owner is of nobody's concern any more. */
+	promise_end_owner(&module);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(awaited_for_its_owners),
+		fresh_test(until_it_has_come),
+		fresh_test(of_another_size),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/sys.h"
-#include "shm/leaver.h"
 #include "shm/lock.h"
 #include "shm/region_file.h"
 #include "shm/region_init.h"
+#include "shm/remains.h"
 #include "shm/slot.h"
 
 #include <errno.h>
@@ -25,8 +25,6 @@ enum { SPARE_FD = 800 };
 
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
 #define FOLLOW_WAIT_NS NSEC_PER_SEC
-/* How often at least a living tenant says that it is, on a machine that is not overrun. */
-#define SIGN_NS (2 * NSEC_PER_SEC)
 
 void region_copy_text(char *to, size_t to_bytes, const char *from, size_t from_bytes)
 {
@@ -56,27 +54,6 @@ static int map_file(int fd, struct region *r, struct region_error *err)
 	return 0;
 }
 
-/* What anybody holds of any device. */
-static bool holds_any(const struct ration_region *own)
-{
-	for (int d = 0; d < RATION_DEVICES; d++)
-		if (__atomic_load_n(&own->accounts[d].total_bytes, __ATOMIC_RELAXED))
-			return true;
-	return false;
-}
-
-/*
- * How long owners of whom nobody can say whether they have gone are waited for, ns. Who lived said
- * so (reaped_ns) not long before his end.
- */
-static int64_t fading_ns(const struct ration_region *own)
-{
-	uint64_t said_ns = __atomic_load_n(&own->reaped_ns, __ATOMIC_RELAXED);
-	uint64_t ago_ns = (uint64_t)clock_now_ns() - said_ns;
-
-	return said_ns && ago_ns > (uint64_t)(SIGN_NS + LEAVER_GONE_NS) ? 0 : LEAVER_GONE_NS;
-}
-
 /*
  * No byte of the region is locked and the creation lock is held: true when it is in use all the
  * same. Those are waited for who only have to go, with what they hold, since who uses it next has
@@ -84,19 +61,14 @@ static int64_t fading_ns(const struct ration_region *own)
  */
 static bool is_used(const struct ration_region *own)
 {
-	int64_t start_ns = clock_now_ns(), fading = fading_ns(own), waited_ns = 0;
-	enum occupant_life life;
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+	enum remains left;
 
-	for (;;) {
-		life = slot_look_free(own);
-		if (life == OCCUPANT_DEAD || life == OCCUPANT_ALIVE || !holds_any(own))
-			break;
-		if (waited_ns >= (life == OCCUPANT_FADING ? fading : LEAVER_GONE_NS))
-			break;
+	while ((left = remains_look(own, waited_ns)) != REMAINS_NOBODY && left != REMAINS_ALIVE) {
 		clock_sleep_ns(clock_nap_ns(waited_ns));
 		waited_ns = clock_now_ns() - start_ns;
 	}
-	return life == OCCUPANT_ALIVE || (life == OCCUPANT_LEAVING && holds_any(own));
+	return left == REMAINS_ALIVE;
 }
 
 static int in_use(const char *path, struct region_error *err)

@@ -39,7 +39,7 @@ static int open_region(const struct region_setup *setup, struct tenant *t, char 
 static int create(const struct region_setup *setup, struct tenant *t, char *out_error,
 		  size_t error_bytes)
 {
-	int lock, rc = tenant_place_make(t->dir, t->name, t->path, sizeof(t->path), &lock);
+	int turn, rc = tenant_place_make(t->dir, t->name, t->path, sizeof(t->path), &turn);
 
 	if (rc == -EBUSY)
 		snprintf(out_error, error_bytes,
@@ -53,7 +53,7 @@ static int create(const struct region_setup *setup, struct tenant *t, char *out_
 			 t->dir, t->name, strerror(-rc));
 	else
 		rc = open_region(setup, t, out_error, error_bytes);
-	tenant_place_settle(lock);
+	tenant_place_settle(turn);
 	return rc;
 }
 

@@ -4,7 +4,8 @@
 #include "base/sys.h"
 #include "shm/leaver.h"
 #include "shm/lock.h"
-#include "shm/slot.h"
+#include "shm/region.h"
+#include "shm/remains.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,23 +21,50 @@
 
 #define FILE_SUFFIX ".region"
 
-enum { RANDOM_BYTES = 16, PLACE_MODE = 0711 };
+enum { RANDOM_BYTES = 16, PLACE_MODE = 0711, ENTER_TRIES = 16 };
 
+/* Longer than who has the turn waits for others: for those who leave, and for a file's lock. */
+#define TURN_WAIT_NS (2 * LEAVER_GONE_NS)
 #define LOCK_WAIT_NS NSEC_PER_SEC
 
-/*
- * Takes the lock under which places come and go. Where it cannot be had (a directory of others that
- * cannot be read, a file system without such locks) we go on without: -1.
- */
-static int lock_directory(const char *dir)
+/* Whether a path leads to what is open. */
+static bool is_at(const char *path, int fd)
 {
-	int fd = region_fd_up(open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	int64_t end_ns = clock_now_ns() + LOCK_WAIT_NS;
+	struct stat named, opened;
 
-	while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 &&
-	       (errno == EWOULDBLOCK || errno == EINTR) && clock_now_ns() < end_ns)
-		clock_sleep_ns(NSEC_PER_MSEC);
-	return fd;
+	return sys_fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
+	       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+/*
+ * Takes the turn at a place, under which it and its files come and go, so that of one name there
+ * are never two. A file system without such locks has none. A descriptor to be closed, or -errno:
+ * -EBUSY when others have it for longer than `wait_ns`, -ESTALE when they removed the place.
+ */
+static int take_turn(const char *place, int64_t wait_ns)
+{
+	int fd = region_fd_up(open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)), rc;
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ESTALE : -errno;
+	while ((rc = flock(fd, LOCK_EX | LOCK_NB)) < 0 &&
+	       (errno == EWOULDBLOCK || errno == EINTR) && waited_ns < wait_ns) {
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+	}
+	rc = rc < 0 && (errno == EWOULDBLOCK || errno == EINTR) ? -EBUSY : 0;
+	if (rc == 0 && !is_at(place, fd))
+		rc = -ESTALE;
+	if (rc < 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+static void end_turn(int turn)
+{
+	if (turn >= 0)
+		close(turn);
 }
 
 static bool has_suffix(const char *name, const char *suffix)
@@ -65,48 +93,34 @@ static int open_file(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-/* As slot_look_free(); read, not mapped: the file may be short. */
-static enum occupant_life look_free(int fd)
+/* Reads what tells who is left; it is not mapped: the file may be short. */
+static void read_owners(int fd, struct ration_region *own)
 {
-	enum occupant_life most = OCCUPANT_DEAD, life;
-	const off_t own = RATION_OFFSET;
-	uint8_t hint[HAMI_SLOTS] = { 0 };
-	struct ration_slot slot;
+	const size_t head = offsetof(struct ration_region, slots);
 
-	if (pread(fd, hint, sizeof(hint), own + (off_t)offsetof(struct ration_region, hint)) < 0)
-		return most;
-	for (size_t i = 0; i < HAMI_SLOTS && most != OCCUPANT_ALIVE; i++) {
-		off_t at = own + (off_t)(offsetof(struct ration_region, slots) + i * sizeof(slot));
+	memset(own, 0, head);
+	if (pread(fd, own, head, RATION_OFFSET) < 0)
+		return;
+	for (size_t i = 0; i < HAMI_SLOTS; i++) {
+		off_t at = RATION_OFFSET + (off_t)(head + i * sizeof(*own->slots));
 
-		if (!hint[i] || pread(fd, &slot, sizeof(slot), at) != (ssize_t)sizeof(slot))
-			continue;
-		life = occupant_look(&slot, OCCUPANT_BYTE_FREE);
-		most = life < most ? life : most;
+		if (own->hint[i] && pread(fd, &own->slots[i], sizeof(*own->slots), at) !=
+					    (ssize_t)sizeof(*own->slots))
+			own->hint[i] = 0;
 	}
-	return most;
 }
 
-/* What slot_look_free() says; OCCUPANT_ALIVE where a byte is locked. Or -errno. */
-static int look_for_life(int fd, bool keeper)
+/* Who has the file, as remains_look(); REMAINS_ALIVE where a byte is locked. Or -errno. */
+static int look(int fd, bool keeper, int64_t waited_ns)
 {
+	static struct ration_region own; /* 5 MiB, of which little is touched */
 	int64_t bytes = keeper ? RATION_LOCK_KEEPER + 1 - RATION_LOCK_SLOT : HAMI_SLOTS;
 	int rc = lock_held(fd, RATION_LOCK_SLOT, bytes, NULL);
 
-	return rc > 0 ? (int)OCCUPANT_ALIVE : rc < 0 ? rc : (int)look_free(fd);
-}
-
-/* 0 when nobody has the file; who only has to go is waited for. -EBUSY, -errno. */
-static int await_end(int fd, bool keeper)
-{
-	int64_t start_ns = clock_now_ns(), waited_ns = 0;
-	int life;
-
-	while ((life = look_for_life(fd, keeper)) == (int)OCCUPANT_LEAVING &&
-	       waited_ns < LEAVER_GONE_NS) {
-		clock_sleep_ns(clock_nap_ns(waited_ns));
-		waited_ns = clock_now_ns() - start_ns;
-	}
-	return life < 0 ? life : life <= (int)OCCUPANT_LEAVING ? -EBUSY : 0;
+	if (rc != 0)
+		return rc > 0 ? (int)REMAINS_ALIVE : rc;
+	read_owners(fd, &own);
+	return (int)remains_look(&own, waited_ns);
 }
 
 int tenant_place_lives(const char *path)
@@ -117,19 +131,23 @@ int tenant_place_lives(const char *path)
 
 	if (fd < 0)
 		return -errno;
-	rc = look_for_life(fd, true);
+	rc = look(fd, true, 0);
 	close(fd);
-	return rc < 0 ? rc : rc <= (int)OCCUPANT_LEAVING;
+	return rc < 0 ? rc : rc >= (int)REMAINS_LEAVING;
 }
 
+/* What of the tenant's whose file it is counts as life. */
+enum lives { LIVES_PROCESS, LIVES_PROCESS_OR_RUN };
+
 /*
- * Removes the file unless a process lives in it. With `keeper` true a `ration run` above it counts
- * as life too; the one that calls does not look for itself. 0, -EBUSY when it lives, -ETIMEDOUT
- * when somebody is about to, -errno.
+ * Removes the file if nobody has it, and says who has: REMAINS_NOBODY when it is gone, for all but
+ * REMAINS_ALIVE it may be tried again (remains_look()). Or -errno. With LIVES_PROCESS_OR_RUN a
+ * `ration run` above it counts too; the one that calls does not look for itself.
  */
-static int remove_file(const char *path, bool keeper)
+static int remove_file(const char *path, enum lives lives, int64_t waited_ns)
 {
-	struct stat named, opened;
+	bool keeper = lives == LIVES_PROCESS_OR_RUN;
+	struct stat named;
 	int fd, rc;
 
 	if (lstat(path, &named) < 0)
@@ -140,28 +158,28 @@ static int remove_file(const char *path, bool keeper)
 	if (fd < 0)
 		return fd;
 	/* First without the lock: a file in use costs nobody a wait. */
-	rc = await_end(fd, keeper);
+	rc = look(fd, keeper, waited_ns);
 	/* Who attaches holds it, and looks after taking it whether the file still has a name. */
-	if (rc == 0)
+	if (rc == (int)REMAINS_NOBODY)
 		rc = lock_wait(fd, 0, HAMI_REGION_BYTES, keeper ? 0 : LOCK_WAIT_NS);
 	if (rc == 0)
-		rc = await_end(fd, keeper);
-	if (rc == 0 && (sys_fstat(fd, &opened) < 0 || lstat(path, &named) < 0))
-		rc = -errno;
-	if (rc == 0 && (named.st_dev != opened.st_dev || named.st_ino != opened.st_ino))
+		rc = look(fd, keeper, waited_ns);
+	else if (rc == -ETIMEDOUT)
+		rc = (int)REMAINS_ALIVE;
+	if (rc == (int)REMAINS_NOBODY && !is_at(path, fd))
 		rc = -ESTALE;
-	if (rc == 0 && unlink(path) < 0)
+	if (rc == (int)REMAINS_NOBODY && unlink(path) < 0)
 		rc = -errno;
 	close(fd);
 	return rc;
 }
 
-/* Removes the dead files of a place. True when one of them lives. */
-static bool sweep(const char *place)
+/* Removes the dead files of a place. Says who is left. */
+static enum remains sweep(const char *place, int64_t waited_ns)
 {
 	char path[PATH_MAX + NAME_MAX];
+	int most = (int)REMAINS_NOBODY;
 	DIR *d = opendir(place);
-	bool lives = false;
 
 	for (struct dirent *e; d && (e = readdir(d));) {
 		int rc;
@@ -169,12 +187,25 @@ static bool sweep(const char *place)
 		if (!is_file_name(e->d_name))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", place, e->d_name);
-		rc = remove_file(path, true);
-		lives |= rc == -EBUSY || rc == -ETIMEDOUT;
+		rc = remove_file(path, LIVES_PROCESS_OR_RUN, waited_ns);
+		most = rc > most ? rc : most;
 	}
 	if (d)
 		closedir(d);
-	return lives;
+	return (enum remains)most;
+}
+
+/* As that; those are waited for who only have to go. True when somebody lives. */
+static bool sweep_all(const char *place)
+{
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+	enum remains left;
+
+	while ((left = sweep(place, waited_ns)) != REMAINS_NOBODY && left != REMAINS_ALIVE) {
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+	}
+	return left == REMAINS_ALIVE;
 }
 
 /* Makes the directory of a tenant, or takes over one of ours. */
@@ -211,66 +242,89 @@ static int invent_file(const char *place, char *out_path, size_t path_bytes)
 	return 0;
 }
 
+/* Makes the place and takes the turn at it: a descriptor or -errno. */
+static int enter(const char *place)
+{
+	int64_t start_ns = clock_now_ns(), wait_ns = TURN_WAIT_NS;
+	int turn = -ESTALE;
+
+	/* Who had the turn before may have removed it. */
+	for (int i = 0; i < ENTER_TRIES && turn == -ESTALE; i++) {
+		turn = make_directory(place);
+		if (turn == 0)
+			turn = take_turn(place, wait_ns);
+		wait_ns = TURN_WAIT_NS - (clock_now_ns() - start_ns);
+	}
+	return turn == -ESTALE ? -EBUSY : turn;
+}
+
 int tenant_place_make(const char *dir, const char *name, char *out_path, size_t path_bytes,
-		      int *out_lock)
+		      int *out_turn)
 {
 	char place[PATH_MAX];
 	int n = snprintf(place, sizeof(place), "%s/%s" TENANT_PLACE_SUFFIX, dir, name), rc;
 
-	*out_lock = -1;
+	*out_turn = -1;
 	if (n < 0 || (size_t)n >= sizeof(place))
 		return -ENAMETOOLONG;
-	*out_lock = lock_directory(dir);
-	rc = make_directory(place);
-	if (rc == 0 && sweep(place))
-		rc = -EBUSY;
-	if (rc == 0)
-		rc = invent_file(place, out_path, path_bytes);
+	*out_turn = enter(place);
+	if (*out_turn < 0)
+		return *out_turn;
+	rc = sweep_all(place) ? -EBUSY : invent_file(place, out_path, path_bytes);
 	return rc;
 }
 
-void tenant_place_settle(int lock)
+void tenant_place_settle(int turn)
 {
-	if (lock >= 0)
-		close(lock);
+	end_turn(turn);
 }
 
-/* The lock is held. */
-static void clean(const char *dir)
+void tenant_place_clean(const char *dir)
 {
 	char place[PATH_MAX + NAME_MAX];
 	DIR *d = opendir(dir);
 	struct stat st;
+	int turn;
 
 	for (struct dirent *e; d && (e = readdir(d));) {
 		if (!has_suffix(e->d_name, TENANT_PLACE_SUFFIX))
 			continue;
 		snprintf(place, sizeof(place), "%s/%s", dir, e->d_name);
-		if (lstat(place, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-		    !sweep(place))
+		if (lstat(place, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+			continue;
+		turn = take_turn(place, 0);
+		/* Nobody is waited for: who comes next finds it old. */
+		if (turn >= 0 && sweep(place, 0) == REMAINS_NOBODY)
 			rmdir(place);
+		end_turn(turn);
 	}
 	if (d)
 		closedir(d);
 }
 
-void tenant_place_end(const char *dir, const char *path)
+/* The file of a tenant that has ended: those are waited for whose exit goes on. */
+static void remove_own(const char *path)
 {
-	int lock = lock_directory(dir);
-	const char *slash = strrchr(path, '/');
-	char place[PATH_MAX];
+	int64_t start_ns = clock_now_ns();
 
-	remove_file(path, false);
-	snprintf(place, sizeof(place), "%.*s", (int)(slash - path), path);
-	rmdir(place);
-	clean(dir);
-	tenant_place_settle(lock);
+	for (int64_t waited_ns = 0;
+	     remove_file(path, LIVES_PROCESS, waited_ns) == (int)REMAINS_LEAVING;
+	     waited_ns = clock_now_ns() - start_ns)
+		clock_sleep_ns(clock_nap_ns(waited_ns));
 }
 
-void tenant_place_clean(const char *dir)
+void tenant_place_end(const char *dir, const char *path)
 {
-	int lock = lock_directory(dir);
+	const char *slash = strrchr(path, '/');
+	char place[PATH_MAX];
+	int turn;
 
-	clean(dir);
-	tenant_place_settle(lock);
+	snprintf(place, sizeof(place), "%.*s", (int)(slash - path), path);
+	turn = take_turn(place, TURN_WAIT_NS);
+	if (turn != -EBUSY) {
+		remove_own(path);
+		rmdir(place);
+	}
+	end_turn(turn);
+	tenant_place_clean(dir);
 }

@@ -15,22 +15,24 @@
 
 /*
  * Makes room for a tenant called `name`: its directory, and the path of a file that is not there
- * yet. 0; -EBUSY when a tenant of that name lives, or is another user's; -ENAMETOOLONG; -errno. The
- * lock on DIR that is held from here on goes with tenant_place_settle().
+ * yet. What one of that name has of the devices while it leaves is waited for, two seconds at most.
+ * 0; -EBUSY when one lives, begins or ends, or is another user's; -ENAMETOOLONG; -errno. Nobody else
+ * makes or removes that place before tenant_place_settle().
  */
 int tenant_place_make(const char *dir, const char *name, char *out_path, size_t path_bytes,
-		      int *out_lock);
+		      int *out_turn);
 
-/* Drops the lock of tenant_place_make(): somebody has a byte of the file by now, or it failed. */
-void tenant_place_settle(int lock);
+/* After tenant_place_make(): somebody has a byte of the file by now, or it failed. */
+void tenant_place_settle(int turn);
 
 /*
  * Ends a tenant: its file goes whatever it holds or is by now, and its directory, unless a process
- * lives in it. Then those of the others in which nobody lives any more.
+ * lives in it; or may have something of the devices still, then it is left to the next. Then those
+ * of the others in which nobody lives any more.
  */
 void tenant_place_end(const char *dir, const char *path);
 
-/* Removes the places in which nobody lives any more. */
+/* Removes the places in which nobody lives any more. Waits for nobody. */
 void tenant_place_clean(const char *dir);
 
 /*

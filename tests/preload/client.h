@@ -16,6 +16,13 @@
 
 #include "abi/cuda.h"
 
+/* Under a sanitizer, which judges by what was done and not by what came of it, less is enough. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CLIENT_SANITIZED 1
+#else
+#define CLIENT_SANITIZED 0
+#endif
+
 #define MIB (UINT64_C(1) << 20)
 #define BLOCK_BYTES (2 * MIB)
 

@@ -93,12 +93,12 @@ static void load(int argc, char **argv)
 
 	CHECK(argc == 1);
 	client_start();
-	OK(bring(argv[0], 40 * MIB, 100));
+	OK(bring(argv[0], 12 * MIB, 100));
 	start = client_charged(0);
-	CHECK(start >= CLIENT_CONTEXT_BYTES + 40 * MIB);
+	CHECK(start >= CLIENT_CONTEXT_BYTES + 12 * MIB);
 	IS(bring(argv[0], 256 * MIB, 100), CUDA_ERROR_OUT_OF_MEMORY);
 	if (getenv("CUDA_MODULE_LOADING"))
-		IS(bring(argv[0], 0, 90 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+		IS(bring(argv[0], 0, 22 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
 	SAME(client_charged(0), start);
 	OK(bring(argv[0], 1, 1));
 	client_pause("loaded");

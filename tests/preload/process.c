@@ -104,6 +104,8 @@ static void *race_one(void *arg)
 }
 
 /* As many times as the test is worth: one piece is taken and given back by all in turn. */
+enum { CONTEND_TURNS = CLIENT_SANITIZED ? 1000 : 3000 };
+
 static void *contend_one(void *arg)
 {
 	struct worker *w = arg;
@@ -112,7 +114,7 @@ static void *contend_one(void *arg)
 
 	OK(cuCtxSetCurrent(w->ctx));
 	pthread_barrier_wait(&w->shared->barrier);
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < CONTEND_TURNS; i++) {
 		res = cuMemAlloc_v2(&p, w->bytes);
 		if (res != CUDA_SUCCESS) {
 			IS(res, CUDA_ERROR_OUT_OF_MEMORY);

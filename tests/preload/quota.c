@@ -306,7 +306,7 @@ static void unknown(int argc, char **argv)
 			map_external(&p, 32 * MIB);
 		else
 			OK(take_unseen(&p, 32 * MIB));
-		OK(cuMemsetD8_v2(p, 1, 32 * MIB));
+		OK(cuMemsetD8_v2(p, 1, MIB));
 		IS(cuMemAlloc_v2(&all, client_limit(0)), CUDA_ERROR_OUT_OF_MEMORY);
 		IS(cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
 		OK(cuMemFree_v2(p));

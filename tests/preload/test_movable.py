@@ -94,7 +94,7 @@ def test_random_programs(place, seed, threads):
 @pytest.mark.parametrize("seed,threads", [pytest.param(3, 1, marks=pytest.mark.plain), (4, 4)])
 def test_random_programs_while_they_are_suspended_and_resumed(place, seed, threads):
     program = churn(place, seed, threads)
-    for _ in range(8):
+    for _ in range(3 if SANITIZED else 8):
         time.sleep(0.05)
         want(place, 1)
         await_suspended(place, 1)
@@ -113,7 +113,7 @@ def test_random_programs_with_little_on_the_card(place, seed, threads):
     program = churn(place, seed, threads)
     spilled, looks = 0, 0
     end = time.monotonic() + 60
-    while looks < (30 if SANITIZED else 100) or not spilled:
+    while looks < (10 if SANITIZED else 100) or not spilled:
         assert time.monotonic() < end
         spilled = max(spilled, residency(place)[0][1])
         looks += 1

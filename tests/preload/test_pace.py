@@ -27,7 +27,7 @@ def test_programs_go_on(limited, case):
 def test_programs_go_on_with_older_drivers(limited, case, version):
     """Before 12.5 there is no event of a whole context, before 12.0 no identity of a stream."""
     limited.sim["driver"] = version
-    limited.run("share", case)
+    limited.run("share", case, timeout=300)
 
 
 @pytest.mark.plain

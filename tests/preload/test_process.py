@@ -1,6 +1,7 @@
 """Threads, children, successors, signals and ends: a charge is its owner's and goes with it."""
 import fcntl
 import os
+import signal
 import struct
 import subprocess
 import time
@@ -170,10 +171,12 @@ def test_monitors_see_the_end_of_one_that_is_killed(place):
     other = place.start("quota", "hold", 10).await_word("held")
     killed = place.start("quota", "hold", 100).await_word("held")
     at = HAMI_PROCS + HAMI_PROC_BYTES * list(place.slots()).index(killed.pid)
-    killed.kill()
+    # Nobody reaps it before that is written.
+    os.kill(killed.pid, signal.SIGSTOP)
     with open(place.region, "r+b") as f:
         f.seek(at + 1160 + 16)
         f.write(struct.pack("Q", 77))
+    killed.kill()
     end = time.monotonic() + 30
     while place.words(at, "i")[0] and time.monotonic() < end:
         time.sleep(0.05)

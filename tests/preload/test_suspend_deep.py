@@ -4,7 +4,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import BUILD, LIBRARY, PROGRAMS
+from conftest import BUILD, LIBRARY, PROGRAMS, SANITIZED
 
 MOVABLE = {"RATION_MOVABLE": "true"}
 RUN, SUSPENDED, DEEP = 0, 1, 2
@@ -187,7 +187,7 @@ def test_two_commands_at_once(place):
     """Whatever comes of it, a resume afterwards brings all back."""
     programs = [start(place).await_word("ready") for _ in range(2)]
     before = place.truth()
-    for i in range(6):
+    for i in range(2 if SANITIZED else 6):
         asked = [["suspend", "--deep"], ["resume"], ["suspend"], ["suspend", "--deep"]][i % 2:i % 2 + 3]
         running = [subprocess.Popen([BUILD / "ration", *words, place.region, "--sim", "--wait", "2"],
                                     env=place.environment(preload=()), stdout=subprocess.DEVNULL,

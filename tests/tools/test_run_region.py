@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import select
 import signal
 import stat
 import subprocess
@@ -178,10 +179,76 @@ def test_a_process_that_lost_its_lock_lives(ration):
     image = region.blank()
     region.add_process(image, 3, os.getpid(), "x", [0])
     region.own(image, 3, os.getpid(), by_descriptor=True)
-    region.put(image, region.RATION_AT + 2560 + 3, "B", 1)
+    region.put(image, region.HINTS_AT + 3, "B", 1)
     path.write_bytes(image)
     ration("run", "true")
     assert ration.regions() == ["alive.tenant"]
+
+
+def fading(holds=500, reaped_ns=0):
+    """A region whose one process was of another pid namespace, and has no lock any more."""
+    image = region.blank()
+    region.own(image, 0, 7, start=1, namespace=1)
+    region.put(image, region.HINTS_AT, "B", 1)
+    region.put(image, region.ACCOUNTS_AT, "Q", holds)
+    region.put(image, region.REAPED_AT, "Q", reaped_ns)
+    return image
+
+
+def give_back(path):
+    with open(path, "r+b") as file:
+        file.seek(region.ACCOUNTS_AT)
+        file.write(bytes(8))
+
+
+def speaks(process, seconds):
+    return bool(select.select([process.stdout], [], [], seconds)[0])
+
+
+def test_what_nobody_can_see_the_end_of_is_waited_for(ration):
+    path = ration.place("a")
+    path.write_bytes(fading())
+    process = ration.start("run", "--name", "a", "sh", "-c", "echo up", stdin=subprocess.DEVNULL)
+    assert not speaks(process, 0.1)
+    give_back(path)
+    assert process.stdout.readline() == "up\n"
+    assert process.wait(30) == 0
+    assert ration.regions() == []
+
+
+def test_one_of_two_that_wait_gets_the_name(ration):
+    path = ration.place("a")
+    path.write_bytes(fading())
+    both = [ration.start("run", "--name", "a", "sh", "-c", "echo up; cat", stdin=subprocess.PIPE)
+            for _ in range(2)]
+    assert not any(speaks(process, 0.1) for process in both)
+    give_back(path)
+    said = [process.stdout.readline() for process in both]
+    assert sorted(said) == ["", "up\n"]
+    for process, word in zip(both, said):
+        process.stdin.close()
+        assert process.wait(30) == (0 if word else 125)
+
+
+def test_others_do_not_wait_for_it(ration):
+    path = ration.place("a")
+    path.write_bytes(fading())
+    for command in (["run", "--name", "b", "true"], ["ps"]):
+        assert ration(*command).returncode == 0
+        assert ration.regions() == ["a.tenant"]
+    path.write_bytes(fading(reaped_ns=1))
+    assert ration("ps").returncode == 0
+    assert ration.regions() == []
+
+
+def test_its_end_is_left_to_the_next(ration, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(fading())
+    script = f'dd if={image} of="$RATION_REGION" conv=notrunc status=none'
+    assert ration("run", "--name", "a", "sh", "-c", script).returncode == 0
+    assert ration.regions() == ["a.tenant"]
+    assert ration("run", "--name", "a", "true").returncode == 0
+    assert ration.regions() == []
 
 
 def test_file_stays_while_a_process_of_the_tenant_lives(ration, eventually, tmp_path):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import BUILD
-from test_suspend_run import LARGE, Keeper, keeper, resume  # noqa: F401
+from test_suspend_run import LARGE, LARGE_MEM, Keeper, keeper, resume  # noqa: F401
 
 MIB = 1 << 20
 
@@ -93,10 +93,11 @@ def test_from_suspended_and_back(ration, keeper, sim, eventually):  # noqa: F811
 
 
 def test_others_have_the_whole_card_meanwhile(ration, keeper, sim, eventually):  # noqa: F811
-    a = keeper("a", *LARGE)
+    a = keeper("a", *LARGE, mem=LARGE_MEM)
     eventually(lambda: a.rounds() > 0)
     deep(ration, "a")
-    b = keeper("b", "--size", "88m", "--threads", "1", "--depth", "1")  # beside a context it would not fit
+    # Beside a context it would not fit.
+    b = keeper("b", "--size", "30m", "--threads", "1", "--depth", "1", mem=LARGE_MEM)
     settled = a.rounds()
     done = ration("resume", "a", "--sim", "--wait", "1")
     assert done.returncode == 1 and "CUDA_ERROR_OUT_OF_MEMORY" in done.stderr
@@ -108,13 +109,13 @@ def test_others_have_the_whole_card_meanwhile(ration, keeper, sim, eventually): 
 
 
 def test_killed_while_it_is_away(ration, keeper, sim, eventually):  # noqa: F811
-    a = keeper("a", "--size", "2m")
+    a = keeper("a", "--size", "2m", mem=LARGE_MEM)
     deep(ration, "a")
     os.kill(a.seen()["pid"], signal.SIGKILL)
     a.process.wait()
     eventually(lambda: not ration.regions())
     assert card(ration, sim)[0] == []
-    keeper("b", *LARGE).end()
+    keeper("b", *LARGE, mem=LARGE_MEM).end()
 
 
 def test_a_program_that_ends_while_it_is_away(ration, keeper, sim):  # noqa: F811

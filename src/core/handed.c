@@ -19,6 +19,7 @@ enum { LOOKS = 2 };
 struct handed_state {
 	struct ration_region *own; /* constant after handed_init() */
 	unsigned slot;             /* likewise */
+	_Atomic bool has_imported;
 	_Atomic uint64_t noted_bytes[RATION_DEVICES];
 	_Atomic uint64_t kept_bytes[RATION_DEVICES]; /* written under mutex */
 	/* Orders the rest; taken before the quota's. Never held across a wait. */
@@ -40,8 +41,14 @@ static bool has_region(void)
 	return state.s.own && quota_has_region_now();
 }
 
+bool handed_has_imported(void)
+{
+	return atomic_load_explicit(&state.s.has_imported, memory_order_relaxed);
+}
+
 void handed_import(void)
 {
+	atomic_store(&state.s.has_imported, true);
 	if (has_region())
 		residency_note_import(state.s.own, state.s.slot);
 }

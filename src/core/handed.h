@@ -18,8 +18,12 @@ struct region;
 /* Starts, after quota_init(): fork children begin with nothing. */
 void handed_init(struct region *region, unsigned slot);
 
-/* This process is about to import memory; and its worker has looked what it holds of each card. */
+/*
+ * This process is about to import memory; whether it ever did, so that others wait for its worker's
+ * looks; and that has looked what it holds of each card.
+ */
 void handed_import(void);
+bool handed_has_imported(void);
 void handed_looked(void);
 
 /* So much of the device, which was exported, ended: of what the caller takes off next. */

@@ -62,7 +62,7 @@ static void look(void)
 	presence_check_path();
 	quota_hold_slot();
 	quota_tidy(clock_now_ns());
-	if (!watch_is_due(&worker.s.watch, gate_passes()))
+	if (!watch_is_due(&worker.s.watch, gate_passes()) && !handed_has_imported())
 		return;
 	for (int o = 0; o < device_ordinals(); o++) {
 		struct cuda_ord ord = { o };

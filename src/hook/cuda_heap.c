@@ -164,7 +164,7 @@ static uint64_t likely_green_bytes(void)
 	return seen_bytes ? seen_bytes : GREEN_MOST_BYTES;
 }
 
-/* True when the card was looked at just now, so that what it shows more afterwards is the call's. */
+/* True when the card was looked at now, so that what it shows more afterwards is the call's. */
 static bool look_before(struct overhead *o, struct charge_mark *out_before)
 {
 	if (still_reconcile_soon(o->dev, QUOTA_MODULE) != 0)

@@ -39,7 +39,8 @@ struct store {
 	uint64_t flying_bytes; /* that both will grow by for launches on their way */
 	/* Launches and trims that are in the driver; atomic, written under mutex. */
 	_Atomic unsigned changers;
-	uint64_t trims; /* that are over */
+	uint64_t trims;    /* that are over */
+	uint64_t launches; /* that went to the driver */
 };
 
 struct graph_state {
@@ -304,8 +305,10 @@ bool graph_go(struct graph_flight *f, const struct graph_look looks[RATION_DEVIC
 	for (int d = 0; d < RATION_DEVICES; d++)
 		is_good &= !f->memory_bytes[d] || state.s.stores[d].trims == looks[d].trims;
 	for (int d = 0; is_good && d < RATION_DEVICES; d++)
-		if (f->memory_bytes[d])
+		if (f->memory_bytes[d]) {
 			atomic_fetch_add(&state.s.stores[d].changers, 1);
+			state.s.stores[d].launches++;
+		}
 	f->is_gone = is_good;
 	pthread_mutex_unlock(&state.s.mutex);
 	return is_good;
@@ -355,24 +358,30 @@ static void empty_lanes(int d)
 	state.s.stores[d].lanes_bytes = 0;
 }
 
-void graph_trim_begin(struct dev dev)
-{
-	pthread_mutex_lock(&state.s.mutex);
-	atomic_fetch_add(&state.s.stores[dev.v].changers, 1);
-	pthread_mutex_unlock(&state.s.mutex);
-}
-
-void graph_trim_end(struct dev dev, bool is_trimmed, uint64_t held_bytes)
+uint64_t graph_trim_begin(struct dev dev)
 {
 	struct store *s = &state.s.stores[dev.v];
+	uint64_t launches;
 
 	pthread_mutex_lock(&state.s.mutex);
-	atomic_fetch_sub(&s->changers, 1);
-	if (is_trimmed) {
+	launches = atomic_fetch_add(&s->changers, 1) ? UINT64_MAX : s->launches;
+	pthread_mutex_unlock(&state.s.mutex);
+	return launches;
+}
+
+void graph_trim_end(struct dev dev, uint64_t begun, bool is_trimmed, uint64_t held_bytes)
+{
+	struct store *s = &state.s.stores[dev.v];
+	bool is_alone;
+
+	pthread_mutex_lock(&state.s.mutex);
+	is_alone = atomic_fetch_sub(&s->changers, 1) == 1 && begun == s->launches;
+	/* What a launch took meanwhile may be in the figure or not: then nothing is known anew. */
+	if (is_trimmed && is_alone) {
 		empty_lanes(dev.v);
 		s->left_bytes = bytes_beyond(held_bytes, s->kept_bytes);
-		s->trims++;
 	}
+	s->trims += is_trimmed;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -93,9 +93,12 @@ bool graph_find(const void *exec, uint64_t out_bytes[RATION_DEVICES]);
 void graph_landed(const struct graph_flight *f, bool is_launched,
 		  uint64_t out_reserved_bytes[RATION_DEVICES]);
 
-/* Around a trim of the device's store, after which what it holds is in use. */
-void graph_trim_begin(struct dev dev);
-void graph_trim_end(struct dev dev, bool is_trimmed, uint64_t held_bytes);
+/*
+ * Around a trim of the device's store, after which what it holds is in use. `begun` is what the
+ * beginning said.
+ */
+uint64_t graph_trim_begin(struct dev dev);
+void graph_trim_end(struct dev dev, uint64_t begun, bool is_trimmed, uint64_t held_bytes);
 
 /*
  * Takes a graph out before the driver destroys it: NULL when it is not entered. Then it was

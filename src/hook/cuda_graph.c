@@ -348,6 +348,7 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 
 CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 {
+	uint64_t begun;
 	struct dev dev;
 	CUresult res;
 
@@ -357,9 +358,9 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 		return GATE_CALL(real.cuDeviceGraphMemTrim(ord));
 	/* Meanwhile the store's figure is not to be held against the card's. */
 	charge_begin();
-	graph_trim_begin(dev);
+	begun = graph_trim_begin(dev);
 	res = GATE_CALL(real.cuDeviceGraphMemTrim(ord));
-	graph_trim_end(dev, res == CUDA_SUCCESS, held_bytes(dev));
+	graph_trim_end(dev, begun, res == CUDA_SUCCESS, held_bytes(dev));
 	if (res == CUDA_SUCCESS)
 		gpu_pool_settle(graph_store(dev), 0);
 	charge_over();

@@ -46,9 +46,10 @@ static uint64_t lacks_on(const void *exec, const void *in, struct dev dev, uint6
 
 static void trim(uint64_t held_bytes)
 {
-	graph_trim_begin(dev0);
+	uint64_t begun = graph_trim_begin(dev0);
+
 	CHECK(graph_is_changing(dev0));
-	graph_trim_end(dev0, true, held_bytes);
+	graph_trim_end(dev0, begun, true, held_bytes);
 	CHECK(!graph_is_changing(dev0));
 }
 
@@ -184,6 +185,8 @@ static void launches_at_once(void)
 	uint64_t bytes[RATION_DEVICES], none[RATION_DEVICES];
 	struct graph_flight first, second, again;
 	struct graph_look looks[RATION_DEVICES] = { { 0 } };
+	uint64_t begun;
+	char other;
 
 	graph_init();
 	CHECK(graph_enter(&exec_a, &freeing, all));
@@ -211,7 +214,15 @@ static void launches_at_once(void)
 	graph_end(graph_take(&exec_a), bytes);
 	graph_landed(&first, true, bytes);
 	CHECK_EQ(lacks(&exec_b, &stream_a, 200), 0);
+	/* A trim beside a launch knows nothing anew. */
+	begun = graph_trim_begin(dev0);
+	first = fly(&exec_b, &stream_a, dev0, 200);
+	graph_landed(&first, true, bytes);
+	graph_trim_end(dev0, begun, true, 0);
+	CHECK_EQ(lacks(&exec_b, &other, 100), 100);
 	/* Trimmed since it was looked at, or since the reservation. */
+	for (int d = 0; d < RATION_DEVICES; d++)
+		looks[d].trims = graph_trims((struct dev){ d });
 	CHECK(graph_fly(&second, &exec_b, NULL, looks));
 	trim(0);
 	CHECK(!graph_go(&second, looks));

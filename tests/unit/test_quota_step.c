@@ -143,8 +143,7 @@ static void body_has_graphs(void)
 	graph_landed(&flight, true, reserved);
 	pool_settle(store, pool_ask(), MIB_BYTES(32), reserved[0]);
 	graph_end(graph_take(GRAPH), reserved);
-	graph_trim_begin(dev0);
-	graph_trim_end(dev0, true, 0);
+	graph_trim_end(dev0, graph_trim_begin(dev0), true, 0);
 	pool_settle(store, pool_ask(), 0, 0);
 }
 

@@ -145,10 +145,10 @@ static struct gpu_event *take_place(void)
 	return event;
 }
 
-/* mutex held. */
+/* mutex held. One that is out comes when it is given back. */
 static void pool(struct context *c, struct gpu_event *event)
 {
-	if (!event)
+	if (!event || event->is_out)
 		return;
 	event->next = c->pool;
 	c->pool = event;
@@ -234,7 +234,8 @@ static enum gpu_event_state read_event(struct gpu_event *event, int64_t *out_gpu
 	float ms = 0;
 	CUresult res;
 
-	if (!c)
+	/* In the pool it is nobody's: another thread had its answer first. */
+	if (!c || !event->is_out)
 		return GPU_EVENT_LOST;
 	res = real.cuEventQuery(event->event);
 	if (res != CUDA_SUCCESS)
@@ -273,13 +274,15 @@ void gpu_event_give(uint64_t number)
 
 	lock();
 	c = find(event->context);
-	event->is_out = false;
-	if (c && c->out > 0)
-		c->out--;
-	if (!c)
-		free_place(event);
-	else if (event != c->reference && event != c->retired)
-		pool(c, event);
+	if (event->is_out) {
+		event->is_out = false;
+		if (c && c->out > 0)
+			c->out--;
+		if (!c)
+			free_place(event);
+		else if (event != c->reference && event != c->retired)
+			pool(c, event);
+	}
 	unlock();
 }
 
@@ -296,10 +299,8 @@ uint64_t gpu_event_forget(CUcontext ctx)
 	if (c) {
 		key = c->key;
 		/* Those that are out come back one by one. */
-		if (c->reference && !c->reference->is_out)
-			pool(c, c->reference);
-		if (c->retired && !c->retired->is_out)
-			pool(c, c->retired);
+		pool(c, c->reference);
+		pool(c, c->retired);
 		for (struct gpu_event *event = c->pool; event; event = next) {
 			next = event->next;
 			free_place(event);

@@ -258,6 +258,55 @@ static void a_context_does_not_end_in_a_question(void)
 	CHECK_EQ(gpu_event_read(event, &ns), GPU_EVENT_LOST);
 }
 
+/* So many places are free that were ever taken: each is found once. */
+static void forget_and_take_all(uint64_t ctx, int count)
+{
+	uint64_t other, events[8];
+
+	CHECK_EQ(gpu_event_forget(CTX), ctx);
+	other = gpu_event_context(OTHER);
+	for (int i = 0; i < count; i++) {
+		events[i] = gpu_event_take(other, true);
+		CHECK(events[i]);
+		for (int k = 0; k < i; k++)
+			CHECK(events[k] != events[i]);
+	}
+}
+
+/* Two threads ask about one, and the second only when the first has had it and given it back. */
+static void who_asks_too_late_gets_no_answer(void)
+{
+	uint64_t ctx = start(), event = ran(ctx, 1), again;
+	int64_t gpu_ns;
+
+	gpu_event_give(event);
+	CHECK_EQ(gpu_event_read(event, &gpu_ns), GPU_EVENT_LOST);
+	/* Nor is it given back once more. */
+	gpu_event_give(event);
+	again = ran(ctx, 2);
+	CHECK_EQ(again, event);
+	CHECK(gpu_event_take(ctx, true) != again);
+	CHECK_EQ(read_ns(again), 0);
+	forget_and_take_all(ctx, 3);
+}
+
+/* It becomes the reference, and is that no more, before who asked first gives it back. */
+static void a_reference_that_is_still_out(void)
+{
+	uint64_t ctx = start(), first = ran(ctx, 0), event;
+	int64_t gpu_ns;
+
+	CHECK_EQ(gpu_event_read(first, &gpu_ns), GPU_EVENT_DONE);
+	for (int i = 1; i <= 3; i++)
+		read_ns(ran(ctx, i * 1500.0));
+	event = gpu_event_take(ctx, false);
+	CHECK(event != first);
+	gpu_event_give(first);
+	CHECK(gpu_event_take(ctx, false) == first);
+	gpu_event_give(first);
+	forget_and_take_all(ctx, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +318,8 @@ int main(void)
 		fresh_test(a_context_ends),
 		fresh_test(a_context_ends_with_its_reference_out),
 		fresh_test(a_context_does_not_end_in_a_question),
+		fresh_test(who_asks_too_late_gets_no_answer),
+		fresh_test(a_reference_that_is_still_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

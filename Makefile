@@ -14,7 +14,7 @@ help:
 	@echo "make            builds in build/, without network"
 	@echo "make deps       installs what building and testing need"
 	@echo "make demo       shows a program running into its limit, on a GPU or the software GPU"
-	@echo "make test       builds and runs every test; 8 to 12 minutes on two quiet cores"
+	@echo "make test       builds and runs every test; 9 to 11 minutes on two quiet cores"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "make uninstall  removes what install put there; the same PREFIX and DESTDIR"
 	@echo "make lint       the checks of the sources alone"

@@ -90,6 +90,33 @@ int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t by
 	return rc;
 }
 
+/* mutex held: the owners' entries, or those of the context, whichever is given. */
+static void drop_owners(const void *owner, const void *ctx)
+{
+	struct owner **at = &state.s.owners, *o;
+
+	while ((o = *at)) {
+		if (o->owner != owner && o->ctx != ctx) {
+			at = &o->next;
+			continue;
+		}
+		*at = o->next;
+		free(o);
+	}
+}
+
+void promise_keep(const void *ctx)
+{
+	struct place *p;
+
+	pthread_mutex_lock(&state.s.mutex);
+	p = *find(ctx);
+	if (p)
+		p->bytes = 0;
+	drop_owners(NULL, ctx);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 void promise_change(const void *ctx, uint64_t bytes)
 {
 	struct place *p;
@@ -108,21 +135,6 @@ static bool is_awaited_by_any(const void *ctx)
 		if (o->ctx == ctx)
 			return true;
 	return false;
-}
-
-/* mutex held: the owners' entries, or those of the context, whichever is given. */
-static void drop_owners(const void *owner, const void *ctx)
-{
-	struct owner **at = &state.s.owners, *o;
-
-	while ((o = *at)) {
-		if (o->owner != owner && o->ctx != ctx) {
-			at = &o->next;
-			continue;
-		}
-		*at = o->next;
-		free(o);
-	}
 }
 
 /* mutex held. */

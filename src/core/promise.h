@@ -26,6 +26,9 @@ bool promise_is_wanted(const void *ctx);
  */
 int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t bytes);
 
+/* Where it is awaited, it counts as there: it is charged elsewhere, until the context ends. */
+void promise_keep(const void *ctx);
+
 /* Where it is awaited, it is to be so much. */
 void promise_change(const void *ctx, uint64_t bytes);
 

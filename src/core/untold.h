@@ -15,8 +15,8 @@
 void untold_init(void);
 
 /*
- * So much more stays charged for `owner`, a driver's handle, in `ctx` (NULL: in none). Without
- * memory for it, it is not given back before the card is asked.
+ * So much more stays charged for `owner`, a driver's handle (NULL: for the context itself), in
+ * `ctx` (NULL: in none). Without memory for it, it is not given back before the card is asked.
  */
 void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t bytes);
 

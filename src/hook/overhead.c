@@ -4,6 +4,7 @@
 #include "core/green.h"
 #include "core/leaving.h"
 #include "core/lodger.h"
+#include "core/promise.h"
 #include "core/small.h"
 #include "core/still.h"
 #include "core/untold.h"
@@ -102,9 +103,16 @@ void overhead_drop(struct overhead *o)
 	o->untold_bytes = 0;
 }
 
+/* What is for system calls is the context's, and stays when the owner goes. */
 void overhead_keep(struct overhead *o, const void *owner, const void *ctx)
 {
-	untold_add(owner, ctx, o->dev, o->untold_bytes);
+	uint64_t lasting_bytes = bytes_least(o->calls.bytes, o->untold_bytes);
+
+	if (lasting_bytes) {
+		untold_add(NULL, o->calls.ctx, o->dev, lasting_bytes);
+		promise_keep(o->calls.ctx);
+	}
+	untold_add(owner, ctx, o->dev, o->untold_bytes - lasting_bytes);
 	o->untold_bytes = 0;
 }
 

@@ -206,6 +206,34 @@ static void waiting(int argc, char **argv)
 	client_pause("loaded");
 }
 
+/* blind: where the card cannot be asked, what a context keeps stays charged until it ends. */
+static void blind(int argc, char **argv)
+{
+	CUmodule one, two;
+	uint64_t before;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	before = client_charged(0);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(cuModuleLoadData(&one, heap_image));
+	OK(cuModuleLoadData(&two, heap_image));
+	OK(cuModuleUnload(one));
+	CHECK(client_charged(0) >= before + HEAP_TAKES);
+	OK(launch(function_of(two)));
+	OK(cuModuleUnload(two));
+	CHECK(client_charged(0) >= before + HEAP_TAKES);
+	client_pause("unloaded");
+	OK(cuModuleLoadData(&one, heap_image));
+	CHECK(client_charged(0) < before + 2 * HEAP_TAKES + 64 * MIB);
+	OK(launch(function_of(one)));
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), before);
+}
+
 static void *load_and_launch(void *arg)
 {
 	CUmodule module;
@@ -257,7 +285,7 @@ static void threads(int argc, char **argv)
 static const struct client_case cases[] = {
 	{ "late", late },       { "refused", refused }, { "unloaded", unloaded },
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
-	{ "threads", threads }, { NULL, NULL },
+	{ "threads", threads }, { "blind", blind },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

@@ -78,6 +78,12 @@ def test_threads(card):
     program.go().end()
 
 
+def test_where_the_card_cannot_be_asked(card):
+    """What it has given is charged until it goes."""
+    card.sim["pids"] = "bare"
+    card.start("heap", "blind").await_word("unloaded").go().end()
+
+
 def test_other_processes_find_the_room_taken(place):
     """What one awaits another of the tenant cannot have."""
     place.sim["sms"] = 16

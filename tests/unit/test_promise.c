@@ -54,6 +54,21 @@ static void until_it_has_come(void)
 	promise_end_context(NULL);
 }
 
+/* Where no look at the card will say that it has come. */
+static void kept(void)
+{
+	promise_init();
+	promise_keep(&ctx);
+	CHECK(promise_is_wanted(&ctx));
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_keep(&ctx);
+	CHECK_EQ(promise_bytes(dev0), 0);
+	promise_end_owner(&module);
+	CHECK(!promise_is_wanted(&ctx));
+	promise_end_context(&ctx);
+	CHECK(promise_is_wanted(&ctx));
+}
+
 static void of_another_size(void)
 {
 	promise_init();
@@ -74,6 +89,7 @@ int main(void)
 		fresh_test(awaited_for_its_owners),
 		fresh_test(until_it_has_come),
 		fresh_test(of_another_size),
+		fresh_test(kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

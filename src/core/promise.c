@@ -54,22 +54,25 @@ bool promise_is_wanted(const void *ctx)
 	return is_wanted;
 }
 
-/* mutex held: takes what it uses of the two. */
-static void make(struct owner **o, struct place **made)
+/* mutex held: takes what it uses of the two. 0 or -ENODATA. */
+static int make(struct owner **o, struct place **made)
 {
 	struct place *p = *find((*made)->ctx);
 
-	if (!p && (*made)->bytes) {
+	if (!p && !(*made)->bytes)
+		return -ENODATA;
+	if (!p) {
 		p = *made;
 		p->next = state.s.places;
 		state.s.places = p;
 		*made = NULL;
 	}
-	if (p && p->bytes) {
+	if (p->bytes) {
 		(*o)->next = state.s.owners;
 		state.s.owners = *o;
 		*o = NULL;
 	}
+	return 0;
 }
 
 int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t bytes)
@@ -82,7 +85,7 @@ int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t by
 		*o = (struct owner){ .owner = owner, .ctx = ctx };
 		*made = (struct place){ .ctx = ctx, .dev = dev, .bytes = bytes };
 		pthread_mutex_lock(&state.s.mutex);
-		make(&o, &made);
+		rc = make(&o, &made);
 		pthread_mutex_unlock(&state.s.mutex);
 	}
 	free(o);
@@ -144,6 +147,39 @@ static void drop_place(struct place **at)
 
 	*at = p->next;
 	free(p);
+}
+
+/* mutex held: what was awaited in the context by its own name meanwhile is the same. */
+static void rename_place(const void *was, const void *to)
+{
+	struct place *p = *find(was), **other = find(to);
+
+	if (!p)
+		return;
+	p->ctx = to;
+	if (!*other)
+		return;
+	/* Where it was there it is. */
+	if (p->bytes)
+		p->bytes = (*other)->bytes;
+	drop_place(other);
+	if (!p->bytes)
+		drop_owners(NULL, to);
+}
+
+void promise_rename(const void *was, const void *to)
+{
+	if (!was)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	for (struct owner *o = state.s.owners; o; o = o->next) {
+		if (o->owner == was)
+			o->owner = to;
+		if (o->ctx == was)
+			o->ctx = to;
+	}
+	rename_place(was, to);
+	pthread_mutex_unlock(&state.s.mutex);
 }
 
 void promise_end_owner(const void *owner)

@@ -22,7 +22,8 @@ bool promise_is_wanted(const void *ctx);
 /*
  * The context is to take so much, for what `owner`, a module or library, brought; where it is
  * awaited already the owner counts too, and where it is there nothing happens. Before a look at the
- * card, which keeps the reservation for it. 0 or -ENOMEM.
+ * card, which keeps the reservation for it. 0, -ENOMEM, or -ENODATA without `bytes` where nothing
+ * is awaited any more: whoever brought it is gone, and nobody has reserved it.
  */
 int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t bytes);
 
@@ -31,6 +32,12 @@ void promise_keep(const void *ctx);
 
 /* Where it is awaited, it is to be so much. */
 void promise_change(const void *ctx, uint64_t bytes);
+
+/*
+ * An owner or a context is about to go, or did not: its handle may be another's as soon as the
+ * driver has it back, so it goes by an address of the caller's meanwhile.
+ */
+void promise_rename(const void *was, const void *to);
 
 /* The owner is gone: with the last that awaits it nothing is to come; or its context is. */
 void promise_end_owner(const void *owner);

@@ -188,6 +188,7 @@ static void begin_ending(struct ending *e)
 {
 	e->was_in = gate_enter();
 	gpu_fence_ending(e->ctx);
+	promise_rename(e->ctx, e);
 	e->mark = track_mark();
 }
 
@@ -211,11 +212,12 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		library_end_context(e->ctx);
 		module_end_context(e->ctx);
 		lodger_end_context(e->ctx);
-		promise_end_context(e->ctx);
+		promise_end_context(e);
 		untold_take_context(e->ctx, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
 	} else {
+		promise_rename(e, e->ctx);
 		cost = context_put_back(e->context);
 		local_put_back(e->area);
 		object_context_put_back(e->objects);
@@ -289,6 +291,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 	}
 	res = real.cuCtxDetach(ctx);
 	gpu_fence_ended(ctx, false);
+	promise_rename(&e, ctx);
 	gate_leave(e.was_in);
 	charge_over();
 	if (res == CUDA_SUCCESS)
@@ -382,6 +385,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 		capture_end_context(e.ctx);
 	gate_leave(e.was_in);
 	if (is_there) {
+		promise_rename(&e, e.ctx);
 		charge_over();
 		local_put_back(e.area);
 		object_context_put_back(e.objects);
@@ -393,7 +397,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	library_end_context(e.ctx);
 	module_end_context(e.ctx);
 	lodger_end_context(e.ctx);
-	promise_end_context(e.ctx);
+	promise_end_context(&e);
 	untold_take_context(e.ctx, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);

@@ -216,6 +216,7 @@ static void begin_unload(struct unload *u, const void *owner)
 	*u = (struct unload){ .untold_bytes = { 0 } };
 	overhead_begin(&u->overhead);
 	u->lodgers = lodger_take(owner);
+	promise_rename(owner, u);
 	untold_take(owner, u->untold_bytes);
 	if (u->overhead.counts)
 		charge_begin();
@@ -223,13 +224,15 @@ static void begin_unload(struct unload *u, const void *owner)
 
 /*
  * What an unload gave back counts no more. Its functions are out of the books before the driver
- * can give their handles to others.
+ * can give their handles to others, and so is what is awaited for `owner`.
  */
 static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 {
 	lodger_over(u->lodgers, res == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS)
-		promise_end_owner(owner);
+		promise_end_owner(u);
+	else
+		promise_rename(u, owner);
 	if (u->overhead.counts)
 		charge_over();
 	if (res == CUDA_SUCCESS) {

@@ -1,6 +1,7 @@
 #include "hook/system_calls.h"
 
 #include "base/bytes.h"
+#include "core/charge.h"
 #include "core/green.h"
 #include "core/image.h"
 #include "core/local.h"
@@ -10,6 +11,8 @@
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "hook/first_launch.h"
+
+#include <errno.h>
 
 /*
  * Of the stack, for each thread that can be resident: 240, 341, 528 and at most 318 bytes on an
@@ -96,13 +99,35 @@ struct system_calls system_calls_of(unsigned calls)
 	return s;
 }
 
+/*
+ * Whoever had it reserved is gone since the load began, and with it what was awaited. No room is
+ * made for it: a look at the card would wait for the load.
+ */
+static int await_anew(const struct system_calls *s, const void *owner)
+{
+	uint64_t bytes = heap_bytes(limit_of(CU_LIMIT_MALLOC_HEAP_SIZE));
+	int rc = charge_reserve_context(s->dev, bytes);
+
+	if (rc < 0)
+		return rc;
+	rc = promise_make(s->ctx, s->dev, owner, bytes);
+	if (rc < 0)
+		quota_release(s->dev, QUOTA_CONTEXT, bytes);
+	charge_over();
+	return rc;
+}
+
 bool system_calls_came(const struct system_calls *s, const void *owner)
 {
+	int rc;
+
 	if (!s->ctx)
 		return true;
 	local_called(s->ctx, s->dev, s->calls);
-	return !(s->calls & IMAGE_CALLS_HEAP) ||
-	       promise_make(s->ctx, s->dev, owner, s->heap_bytes) == 0;
+	if (!(s->calls & IMAGE_CALLS_HEAP))
+		return true;
+	rc = promise_make(s->ctx, s->dev, owner, s->heap_bytes);
+	return rc == 0 || (rc == -ENODATA && await_anew(s, owner) == 0);
 }
 
 uint64_t system_calls_limit_bytes(CUlimit limit, size_t before, size_t value)

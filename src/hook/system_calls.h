@@ -26,7 +26,8 @@ struct system_calls system_calls_of(unsigned calls);
 
 /*
  * After it, before the look at the card: `owner`, a module or library, has brought them. False
- * without memory for that: it is to be unloaded again.
+ * without memory for that, or room for a heap that is to be awaited anew: it is to be unloaded
+ * again.
  */
 bool system_calls_came(const struct system_calls *s, const void *owner);
 

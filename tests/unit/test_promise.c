@@ -2,6 +2,8 @@
 #include "core/promise.h"
 #include "fresh.h"
 
+#include <errno.h>
+
 #define MIB (UINT64_C(1) << 20)
 
 static const struct dev dev0 = { 0 }, dev1 = { 1 };
@@ -83,6 +85,64 @@ static void of_another_size(void)
 	promise_end_owner(&module);
 }
 
+/* Nobody awaits it by then for whom it was reserved: it is to be reserved again. */
+static void gone_since(void)
+{
+	promise_init();
+	CHECK_EQ(promise_make(&ctx, dev0, &library, 0), -ENODATA);
+	CHECK(promise_is_wanted(&ctx));
+	CHECK_EQ(promise_make(&ctx, dev0, &library, 66 * MIB), 0);
+	promise_end_owner(&library);
+	CHECK_EQ(awaited(dev0), 0);
+}
+
+/* What has a handle that another had is another. */
+static void of_a_handle_that_is_anothers_now(void)
+{
+	char going;
+
+	promise_init();
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_rename(&module, &going);
+	promise_make(&ctx, dev0, &module, 0);
+	promise_end_owner(&going);
+	CHECK_EQ(awaited(dev0), 66 * MIB);
+	promise_rename(&ctx, &going);
+	CHECK(promise_is_wanted(&ctx));
+	promise_make(&ctx, dev0, &library, 10 * MIB);
+	CHECK_EQ(awaited(dev0), 76 * MIB);
+	promise_end_context(&going);
+	CHECK_EQ(awaited(dev0), 10 * MIB);
+	promise_rename(NULL, &going);
+	promise_end_owner(&library);
+	CHECK_EQ(awaited(dev0), 0);
+}
+
+/* It did not go, and was awaited by its own name meanwhile. */
+static void still_there(void)
+{
+	char going;
+
+	promise_init();
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_rename(&ctx, &going);
+	promise_make(&ctx, dev0, &library, 66 * MIB);
+	promise_rename(&going, &ctx);
+	CHECK_EQ(awaited(dev0), 66 * MIB);
+	promise_end_owner(&module);
+	CHECK_EQ(awaited(dev0), 66 * MIB);
+	promise_look(dev0, 66 * MIB, 66 * MIB);
+	CHECK_EQ(awaited(dev0), 0);
+	promise_rename(&ctx, &going);
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_rename(&going, &ctx);
+	CHECK_EQ(awaited(dev0), 0);
+	promise_end_owner(&module);
+	CHECK(!promise_is_wanted(&ctx));
+	promise_end_context(&ctx);
+	CHECK(promise_is_wanted(&ctx));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -90,6 +150,9 @@ int main(void)
 		fresh_test(until_it_has_come),
 		fresh_test(of_another_size),
 		fresh_test(kept),
+		fresh_test(gone_since),
+		fresh_test(of_a_handle_that_is_anothers_now),
+		fresh_test(still_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

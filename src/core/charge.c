@@ -491,9 +491,8 @@ int charge_doubt_overhead(struct dev dev, enum quota_kind kind, uint64_t bytes)
  */
 static void apply(struct dev dev, enum quota_kind kind, const struct look *card)
 {
-	uint64_t due_bytes = card->tracked_bytes +
-			     bytes_beyond(quota_overhead(dev), promise_bytes(dev));
-	uint64_t less = bytes_beyond(due_bytes, card->driver_bytes);
+	uint64_t own_bytes = bytes_beyond(quota_overhead(dev), promise_bytes(dev));
+	uint64_t less = bytes_beyond(card->tracked_bytes + own_bytes, card->driver_bytes);
 	uint64_t given_bytes = less ? pool_release_orphans(dev, less) : 0;
 	uint64_t now_bytes = bytes_beyond(card->driver_bytes, card->tracked_bytes - given_bytes);
 

@@ -21,6 +21,14 @@ static inline uint64_t bytes_sum(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* UINT64_MAX when it would be more. */
+static inline uint64_t bytes_product(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
 /* The next multiple of `unit`; UINT64_MAX when there is none. */
 static inline uint64_t bytes_round_up(uint64_t bytes, uint64_t unit)
 {

@@ -93,13 +93,6 @@ static bool is_empty_count(const struct text *t)
 	return t->at[strspn(t->at, " \t\r\n\v\f")] == ']';
 }
 
-static uint64_t product(uint64_t a, uint64_t b)
-{
-	uint64_t c;
-
-	return __builtin_mul_overflow(a, b, &c) ? UINT64_MAX : c;
-}
-
 /* Behind the bracket: up to the one that ends it. */
 static void skip_brackets(struct text *t)
 {
@@ -136,8 +129,8 @@ struct declaration {
 /* One variable's declaration is over. */
 static void end_variable(struct declaration *d)
 {
-	uint64_t one_bytes = product(d->each, d->vector);
-	uint64_t bytes = product(one_bytes, d->is_open ? 0 : d->elements);
+	uint64_t one_bytes = bytes_product(d->each, d->vector);
+	uint64_t bytes = bytes_product(one_bytes, d->is_open ? 0 : d->elements);
 	uint64_t align_bytes = d->align_bytes ? d->align_bytes : one_bytes;
 
 	/* Of a type that is unknown. */
@@ -172,11 +165,11 @@ static bool read_part(struct declaration *d, struct text *t)
 		d->is_open = true;
 		read_count(t);
 	} else if (is(t, "[")) {
-		d->elements = product(d->elements, read_count(t));
+		d->elements = bytes_product(d->elements, read_count(t));
 	} else if (is(t, "=")) {
 		uint64_t values = skip_values(t);
 
-		d->elements = d->is_open ? product(d->elements, values) : d->elements;
+		d->elements = d->is_open ? bytes_product(d->elements, values) : d->elements;
 		d->is_open = false;
 	} else if (is(t, ",")) {
 		end_variable(d);

@@ -52,11 +52,9 @@ static void turn_epoch(void)
 /* What an area takes beyond what a new context has. */
 static uint64_t cost(const struct local_area *area, uint32_t thread_bytes)
 {
-	uint64_t more = bytes_beyond(thread_bytes, LOCAL_STACK_BYTES), bytes;
+	uint64_t more = bytes_beyond(thread_bytes, LOCAL_STACK_BYTES);
 
-	if (__builtin_mul_overflow(more, area->threads, &bytes))
-		return UINT64_MAX;
-	return bytes_round_up(bytes, TRACK_BLOCK_BYTES);
+	return bytes_round_up(bytes_product(more, area->threads), TRACK_BLOCK_BYTES);
 }
 
 /* mutex held: the link to the context's area; to NULL when there is none. */

@@ -42,13 +42,6 @@ static uint32_t stack_bytes(unsigned calls)
 	return larger(bytes, calls & IMAGE_CALLS_HEAP ? HEAP_STACK_BYTES : 0);
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 static uint64_t limit_of(CUlimit limit)
 {
 	size_t value = 0;
@@ -63,9 +56,10 @@ static uint64_t heap_bytes(uint64_t limit)
 
 static uint64_t launch_bytes(void)
 {
-	return bytes_sum(times(limit_of(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT),
-			       LAUNCH_WAITS_BYTES),
-			 times(limit_of(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), SYNC_LEVEL_BYTES));
+	return bytes_sum(bytes_product(limit_of(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT),
+				       LAUNCH_WAITS_BYTES),
+			 bytes_product(limit_of(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH),
+				       SYNC_LEVEL_BYTES));
 }
 
 /* The calling thread's context, of a green one the primary, which has it; NULL: it has none. */
@@ -87,10 +81,10 @@ struct system_calls system_calls_of(unsigned calls)
 		return (struct system_calls){ .ctx = NULL };
 	s.ctx = ctx;
 	has = local_calls(ctx);
-	s.bytes = times(bytes_beyond(stack_bytes(calls),
-				     larger(stack_bytes(has.calls),
-					    has.thread_bytes - LOCAL_STACK_BYTES)),
-			first_launch_resident_threads(ord));
+	s.bytes = bytes_product(bytes_beyond(stack_bytes(calls),
+					     larger(stack_bytes(has.calls),
+						    has.thread_bytes - LOCAL_STACK_BYTES)),
+				first_launch_resident_threads(ord));
 	if (calls & ~has.calls & IMAGE_CALLS_LAUNCH)
 		s.bytes = bytes_sum(s.bytes, launch_bytes());
 	if (calls & IMAGE_CALLS_HEAP && promise_is_wanted(ctx))
@@ -141,9 +135,9 @@ uint64_t system_calls_limit_bytes(CUlimit limit, size_t before, size_t value)
 	case CU_LIMIT_PRINTF_FIFO_SIZE:
 		return more;
 	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-		return launches ? times(more, LAUNCH_WAITS_BYTES) : 0;
+		return launches ? bytes_product(more, LAUNCH_WAITS_BYTES) : 0;
 	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
-		return launches ? times(more, SYNC_LEVEL_BYTES) : 0;
+		return launches ? bytes_product(more, SYNC_LEVEL_BYTES) : 0;
 	default:
 		return 0;
 	}

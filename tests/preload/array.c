@@ -1,10 +1,10 @@
 /*
  * Arrays, mipmaps and imports under a limit. Which case does what is said at it.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "client.h"
+#include "client_held.h"
 
 #define CONTEXT_BYTES (64 * MIB)
 
@@ -263,32 +263,24 @@ static void beside(int argc, char **argv)
 	const CUDA_ARRAY_DESCRIPTOR small = { 256, 176, CU_AD_FORMAT_FLOAT, 4 };
 	CUarray first[PAIRS], second[PAIRS];
 	CUdeviceptr addr[64];
-	int (*is_waiting)(void);
-	void (*release)(void);
-	pthread_t thread;
+	struct client_held held = client_held_find();
 	CUcontext ctx;
 	int count = 0;
 
 	(void)argc;
 	(void)argv;
-	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
-	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
-	CHECK(is_waiting && release);
 	ctx = client_start();
 	for (int i = 0; i < PAIRS; i++) {
 		OK(cuArrayCreate_v2(&first[i], &large));
 		OK(cuArrayCreate_v2(&second[i], &small));
 	}
 	CHARGED_IS(0, CONTEXT_BYTES + PAIRS * BLOCK_BYTES);
-	CHECK(pthread_create(&thread, NULL, take_block, ctx) == 0);
-	while (!is_waiting())
-		usleep(1000);
+	client_held_start(&held, take_block, ctx);
 	for (int i = 0; i < PAIRS; i++)
 		OK(cuArrayDestroy(first[i]));
 	while (count < 64 && cuMemAlloc_v2(&addr[count], BLOCK_BYTES) == CUDA_SUCCESS)
 		count++;
-	release();
-	CHECK(pthread_join(thread, NULL) == 0);
+	client_held_end(&held);
 	while (count > 0)
 		OK(cuMemFree_v2(addr[--count]));
 	CHARGED_IS(0, CONTEXT_BYTES + (PAIRS + 1) * BLOCK_BYTES);

@@ -4,10 +4,10 @@
  *
  *   beside module|heap|buffer    what is taken
  */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "client.h"
+#include "client_held.h"
 #include "client_take.h"
 
 #define HALF_BYTES (150 * MIB)
@@ -41,23 +41,15 @@ static CUresult take_unshown(const char *what)
 
 int main(int argc, char **argv)
 {
-	int (*is_waiting)(void);
-	void (*release)(void);
-	pthread_t thread;
+	struct client_held held = client_held_find();
 	CUdeviceptr addr;
 
 	CHECK(argc == 2);
-	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
-	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
-	CHECK(is_waiting && release);
 	primary = client_start();
 	alarm(60);
-	CHECK(pthread_create(&thread, NULL, allocate, &addr) == 0);
-	while (!is_waiting())
-		usleep(1000);
+	client_held_start(&held, allocate, &addr);
 	IS(take_unshown(argv[1]), CUDA_ERROR_OUT_OF_MEMORY);
-	release();
-	pthread_join(thread, NULL);
+	client_held_end(&held);
 	SAME(client_charged(0), CLIENT_CONTEXT_BYTES + HALF_BYTES);
 	/* There is room again without it. */
 	OK(cuMemFree_v2(addr));

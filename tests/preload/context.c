@@ -1,12 +1,12 @@
 /*
  * Contexts and modules under a limit, and the views. Which case does what is said at it.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "abi/nvml.h"
 #include "client.h"
+#include "client_held.h"
 #include "client_take.h"
 
 /* ends: what a context held goes with it, whichever way it ends. */
@@ -545,26 +545,18 @@ static void *make_green(void *ctx)
 static void green(int argc, char **argv)
 {
 	CUdeviceptr block[64];
-	int (*is_waiting)(void);
-	void (*release)(void);
-	pthread_t thread;
+	struct client_held held = client_held_find();
 	CUmodule module;
 	CUcontext ctx;
 	int count = 0;
 
 	(void)argc;
 	(void)argv;
-	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
-	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
-	CHECK(is_waiting && release);
 	ctx = client_start();
 	OK(cuModuleLoadData(&module, LARGE_MODULE("4194304")));
-	CHECK(pthread_create(&thread, NULL, make_green, ctx) == 0);
-	while (!is_waiting())
-		usleep(1000);
+	client_held_start(&held, make_green, ctx);
 	OK(cuModuleUnload(module));
-	release();
-	CHECK(pthread_join(thread, NULL) == 0);
+	client_held_end(&held);
 	while (count < 64 && cuMemAlloc_v2(&block[count], BLOCK_BYTES) == CUDA_SUCCESS)
 		count++;
 	/* With less room than one needs it takes nothing, not for a moment. */

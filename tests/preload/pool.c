@@ -1,10 +1,10 @@
 /*
  * Stream-ordered memory and pools under a limit. Which case does what is said at it.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include "client.h"
+#include "client_held.h"
 
 #define CONTEXT_BYTES (64 * MIB)
 #define GROWTH_BYTES (32 * MIB) /* of a pool */
@@ -708,26 +708,18 @@ static void *allocate_in_context(void *arg)
 /* The current pool is changed by another thread while an allocation is on its way to the driver. */
 static void swapped(int argc, char **argv)
 {
-	int (*is_waiting)(void);
-	void (*release)(void);
+	struct client_held held = client_held_find();
 	CUmemoryPool pool;
 	CUcontext ctx;
-	pthread_t thread;
 
 	(void)argc;
 	(void)argv;
-	*(void **)&is_waiting = dlsym(RTLD_DEFAULT, "held_is_waiting");
-	*(void **)&release = dlsym(RTLD_DEFAULT, "held_release");
-	CHECK(is_waiting && release);
 	ctx = client_start();
 	pool = new_pool(0, UINT64_MAX);
 	alarm(60);
-	CHECK(pthread_create(&thread, NULL, allocate_in_context, ctx) == 0);
-	while (!is_waiting())
-		usleep(1000);
+	client_held_start(&held, allocate_in_context, ctx);
 	OK(cuDeviceSetMemPool(0, pool));
-	release();
-	pthread_join(thread, NULL);
+	client_held_end(&held);
 	SAME(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 2 * GROWTH_BYTES);
 	SAME(client_charged(0), CONTEXT_BYTES + 2 * GROWTH_BYTES);
 }

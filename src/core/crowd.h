@@ -13,7 +13,7 @@
 
 struct crowd {
 	int64_t seen_ns; /* atomic: when another process was last seen to use the device */
-	/* Atomic, meter.lock writes: whether the last probes were late, a bit each, newest lowest. */
+	/* Atomic, meter.lock writes: whether the last probes were late, the newest lowest. */
 	uint32_t late;
 };
 

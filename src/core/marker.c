@@ -35,6 +35,8 @@
  */
 #define START_LEAD_NS INT64_C(2000)
 #define START_SLACK_NS (2 * NSEC_PER_USEC)
+/* One that runs so soon after it was put did not wait for anything in its stream. */
+#define START_DRY_NS (20 * NSEC_PER_USEC)
 /*
  * Between two probes of a tenant where other processes use the device; and of one of its
  * processes.
@@ -237,6 +239,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .from_ns = stream->end_ns,
 				 .is_alone = is_alone(meter, stream, now_ns),
 				 .is_crowded = crowd_is_there(&meter->crowd, now_ns),
+				 .is_dry = stream->is_dry,
 				 .turn_ns = stream->turn_ns };
 	struct replay_result done;
 	int64_t forgiven_ns;
@@ -247,6 +250,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	stream->end_ns = done.end_ns;
 	if (done.has_waited)
 		stream->turn_ns = end_ns;
+	if (done.cost_ns > 0)
+		stream->is_dry = false;
 	/* What others made busy meanwhile says nothing of streams side by side. */
 	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
@@ -342,6 +347,15 @@ static bool is_end_exact(const struct meter_marker *marker, int64_t at_ns)
 		marker->submit_ns - marker->point.last_ns <= LATE_AFTER_NS);
 }
 
+/*
+ * A METER_START that ran when it was put: the launch behind it comes so much later that the device may
+ * have turned to others meanwhile, whatever was predicted of what lay before.
+ */
+static bool is_start_dry(const struct meter_marker *marker, int64_t at_ns)
+{
+	return marker->kind == METER_START && at_ns - marker->submit_ns < START_DRY_NS;
+}
+
 /* lock held. */
 static void read_marker(struct meter *meter, struct meter_stream *stream,
 			const struct meter_marker *marker, const struct clockmap *clock,
@@ -354,6 +368,7 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 
 	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
 	stream->is_end_exact = is_exact;
+	stream->is_dry = is_start_dry(marker, at_ns);
 	if (marker->kind == METER_AFTER)
 		learn_launch(meter, stream, marker, clock, is_exact, at_ns, seen_ns);
 	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;

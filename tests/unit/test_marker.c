@@ -42,15 +42,20 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void launch(int64_t now_ns)
+static void launch_kind(struct means_entry *kind, int64_t now_ns)
 {
 	struct pace_terms terms = { .share_pct = 100 };
 	int64_t until_ns;
 
-	if (!meter_admit_fast(&thread, work))
-		assert_int_equal(meter_admit(meter, &thread, lane, work, &terms, now_ns, &until_ns),
+	if (!meter_admit_fast(&thread, kind))
+		assert_int_equal(meter_admit(meter, &thread, lane, kind, &terms, now_ns, &until_ns),
 				 PACE_GO);
 	meter_launched(meter, &thread, lane, now_ns);
+}
+
+static void launch(int64_t now_ns)
+{
+	launch_kind(work, now_ns);
 }
 
 static void answer(uint64_t handle, int64_t ran_ns)
@@ -117,6 +122,32 @@ static void a_start_in_an_idle_stream_changes_nothing(void **state)
 	answer(1, NOW_NS + USEC);
 	answer(2, NOW_NS + 250 * USEC);
 	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
+}
+
+/*
+ * A start that ran when it was put found the stream dry, though by prediction it was not: others had
+ * their turn before the launch came. A start that had to wait says nothing like that.
+ */
+static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
+{
+	struct means_entry *other = means_find(&meter->means, 6);
+
+	(void)state;
+	means_learn(other, 400 * USEC);
+	for (int64_t i = 0; i < 2; i++) {
+		int64_t at_ns = NOW_NS + i * NSEC_PER_SEC, start_ns = at_ns + (i ? 300 : 251) * USEC;
+
+		crowd_see(&meter->crowd, at_ns);
+		launch_kind(other, at_ns);
+		mark_at(meter, lane, METER_TAIL, 1, NULL, at_ns + USEC);
+		mark_at(meter, lane, METER_START, 2, NULL, at_ns + 250 * USEC);
+		launch_kind(other, at_ns + 254 * USEC);
+		mark_at(meter, lane, METER_TAIL, 3, NULL, at_ns + 255 * USEC);
+		answer(1, at_ns + 240 * USEC);
+		answer(2, start_ns);
+		answer(3, start_ns + 2500 * USEC);
+		assert_in_range(busy_ns(), (600 + i * 2650) * USEC, (680 + i * 2760) * USEC);
+	}
 }
 
 /* A start is no end: what was launched before and has none is laid out as predicted. */
@@ -409,6 +440,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_launch_begins_with_its_start),
 		TEST(a_start_in_an_idle_stream_changes_nothing),
+		TEST(a_turn_is_lost_behind_a_start_in_a_dry_stream),
 		TEST(a_start_is_no_end),
 		TEST(a_start_begins_a_pair),
 		TEST(an_end_before_the_launch_is_no_sample),

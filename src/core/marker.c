@@ -30,11 +30,9 @@
 #define CLOCK_SLACK_NS (50 * NSEC_PER_USEC)
 /*
  * Behind a METER_START that found its stream idle the launch begins so long after it: 0.5 to 6
- * us, mostly 4.3, on an H200. Behind another one it may have begun so much earlier: the clocks of
- * two processes differ by that.
+ * us, mostly 4.3, on an H200. Behind other work it begins 1 to 2 us later, which is the launch's own.
  */
 #define START_LEAD_NS INT64_C(2000)
-#define START_SLACK_NS (2 * NSEC_PER_USEC)
 /* One that runs so soon after it was put did not wait for anything in its stream. */
 #define START_DRY_NS (20 * NSEC_PER_USEC)
 /*
@@ -377,8 +375,8 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 	if (marker->kind == METER_RESUME)
 		stream->end_ns = clock_most_ns(stream->end_ns, at_ns);
 	if (marker->kind == METER_START)
-		stream->end_ns = clock_most_ns(stream->end_ns, was_idle ? at_ns + START_LEAD_NS :
-									  at_ns - START_SLACK_NS);
+		stream->end_ns = clock_most_ns(stream->end_ns,
+					       at_ns + (was_idle ? START_LEAD_NS : 0));
 }
 
 /*

@@ -8,8 +8,9 @@
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
 #define PAIR_TIGHT_NS (500 * NSEC_PER_USEC)
 #define PAIR_LOOSE_NS NSEC_PER_MSEC
-/* Where the limit is not near a wait so soon after an end is left out. */
-#define WAIT_APART_NS (200 * NSEC_PER_USEC)
+/* Where the limit is not near a wait so soon after an end is left out, and that is no longer. */
+#define WAIT_APART_NS NSEC_PER_MSEC
+#define WAIT_SHORT_NS (200 * NSEC_PER_USEC)
 /* One unmeasured launch of an unknown kind stands in the way of the next for so long. */
 #define ALONE_NS (20 * NSEC_PER_MSEC)
 #define ALONE_LOOK_NS (50 * NSEC_PER_USEC)
@@ -283,7 +284,8 @@ bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int
 {
 	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
 
-	return now_ns - clock_least_ns(begin_ns, end_ns) < WAIT_APART_NS &&
+	return now_ns - end_ns < WAIT_APART_NS &&
+	       now_ns - clock_least_ns(begin_ns, now_ns) < WAIT_SHORT_NS &&
 	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
 	       !crowd_is_there(&meter->crowd, now_ns);
 }

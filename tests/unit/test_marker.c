@@ -135,7 +135,8 @@ static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
 	(void)state;
 	means_learn(other, 400 * USEC);
 	for (int64_t i = 0; i < 2; i++) {
-		int64_t at_ns = NOW_NS + i * NSEC_PER_SEC, start_ns = at_ns + (i ? 300 : 251) * USEC;
+		int64_t at_ns = NOW_NS + i * NSEC_PER_SEC,
+			start_ns = at_ns + (i ? 300 : 251) * USEC;
 
 		crowd_see(&meter->crowd, at_ns);
 		launch_kind(other, at_ns);

@@ -154,7 +154,8 @@ static void a_wait_soon_after_an_end_is_spare(void **state)
 	assert_true(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
 	assert_true(meter_wait_is_spare(meter, lane, end_ns, end_ns + 20 * USEC));
 	/* It is long ago, it waited long, the limit is near, or others use the device. */
-	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 300 * USEC));
+	assert_true(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 900 * USEC));
+	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 1100 * USEC));
 	assert_false(meter_wait_is_spare(meter, lane, end_ns - 300 * USEC, end_ns + 20 * USEC));
 	meter->is_tight = 1;
 	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));

@@ -125,8 +125,8 @@ static void a_start_in_an_idle_stream_changes_nothing(void **state)
 }
 
 /*
- * A start that ran when it was put found the stream dry, though by prediction it was not: others had
- * their turn before the launch came. A start that had to wait says nothing like that.
+ * A start that ran when it was put found the stream dry, though by prediction it was not: others
+ * had their turn before the launch came. A start that had to wait says nothing like that.
  */
 static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
 {
@@ -135,8 +135,7 @@ static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
 	(void)state;
 	means_learn(other, 400 * USEC);
 	for (int64_t i = 0; i < 2; i++) {
-		int64_t at_ns = NOW_NS + i * NSEC_PER_SEC,
-			start_ns = at_ns + (i ? 300 : 251) * USEC;
+		int64_t at_ns = NOW_NS + i * 1000 * MSEC, start_ns = at_ns + (i ? 300 : 251) * USEC;
 
 		crowd_see(&meter->crowd, at_ns);
 		launch_kind(other, at_ns);

@@ -30,6 +30,8 @@
 /* What calls take is followed by such a part. */
 enum { CALL_PART = 8, CALL_LONG_PART = 4 };
 #define CALL_LEAST_NS INT64_C(100)
+/* The first may take milliseconds. */
+#define CALL_FIRST_NS INT64_C(20000)
 enum { ROUND_LEAST = 8, ROUND_MOST = 64 };
 
 static double offset_at(const struct clockmap *map, int64_t gpu_ns)
@@ -104,7 +106,8 @@ static void end_round(struct clockmap *map)
 /* Whether a record call took so long that its thread may have had to wait before it read the time. */
 static bool is_long(struct clockmap *map, int64_t call_ns)
 {
-	int64_t usual_ns = map->is_probed ? map->call_ns : call_ns;
+	int64_t usual_ns =
+		map->is_probed ? map->call_ns : clock_least_ns(call_ns, CALL_FIRST_NS);
 	int64_t apart_ns = clock_least_ns(call_ns - usual_ns, usual_ns);
 
 	map->call_ns = clock_most_ns(usual_ns + apart_ns / CALL_PART, CALL_LEAST_NS);
@@ -115,11 +118,12 @@ void clockmap_probe(struct clockmap *map, int64_t gpu_ns, int64_t begin_ns, int6
 {
 	double seen_ns = (double)(submit_ns - gpu_ns), error_ns;
 
-	if (is_long(map, submit_ns - begin_ns))
+	if (is_long(map, submit_ns - begin_ns) && map->is_probed)
 		return;
 	if (!map->is_probed) {
-		begin(map, gpu_ns, seen_ns);
-		rate_from(map, gpu_ns, seen_ns);
+		/* As early as can be: what is later is believed at once, what is earlier is not. */
+		begin(map, gpu_ns, (double)(begin_ns - gpu_ns));
+		rate_from(map, gpu_ns, (double)(begin_ns - gpu_ns));
 		map->rate_span_ns = RATE_SPAN_LEAST_NS;
 		return;
 	}

@@ -107,6 +107,21 @@ static void a_late_look_at_the_time_is_no_drift(void **state)
 	assert_in_range(most_ns, 0, 8000);
 }
 
+/* The first call of a context takes milliseconds, and who knows when in them its event ran. */
+static void a_first_call_may_take_long(void **state)
+{
+	struct clockmap map = { .is_set = false };
+
+	(void)state;
+	clockmap_probe(&map, 1000000000, 1000000, 12000000);
+	for (int i = 1; i < 20; i++) {
+		int64_t at_ns = 12000000 + i * NSEC_PER_MSEC;
+
+		clockmap_probe(&map, at_ns + 5000 + 999000000, at_ns, at_ns + 3000);
+	}
+	assert_in_range(clockmap_cpu_ns(&map, 1032005000), 33000000 - 10000, 33000000 + 10000);
+}
+
 /* Without probes each event says something: not before its submission, not after it was seen. */
 static void other_events_bound_it(void **state)
 {
@@ -159,6 +174,7 @@ int main(void)
 		cmocka_unit_test(probes_find_offset_and_drift),
 		cmocka_unit_test(probes_that_had_to_wait_do_not_count),
 		cmocka_unit_test(a_late_look_at_the_time_is_no_drift),
+		cmocka_unit_test(a_first_call_may_take_long),
 		cmocka_unit_test(other_events_bound_it),
 		cmocka_unit_test(a_clock_that_jumped_is_found_again),
 		cmocka_unit_test(a_clock_that_stands_still_does_no_harm),

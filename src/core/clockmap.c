@@ -106,8 +106,7 @@ static void end_round(struct clockmap *map)
 /* Whether a record call took so long that its thread may have had to wait before it read the time. */
 static bool is_long(struct clockmap *map, int64_t call_ns)
 {
-	int64_t usual_ns =
-		map->is_probed ? map->call_ns : clock_least_ns(call_ns, CALL_FIRST_NS);
+	int64_t usual_ns = map->is_probed ? map->call_ns : clock_least_ns(call_ns, CALL_FIRST_NS);
 	int64_t apart_ns = clock_least_ns(call_ns - usual_ns, usual_ns);
 
 	map->call_ns = clock_most_ns(usual_ns + apart_ns / CALL_PART, CALL_LEAST_NS);

@@ -1,6 +1,7 @@
 /*
  * A process of a tenant that does what endangers its place in the region: closes what it has not
- * opened, changes its root directory or what it sees there, forks. The words of the command line are its steps, in order.
+ * opened, changes its root directory or what it sees there, forks. The words of the command line
+ * are its steps, in order.
  */
 #include <sched.h>
 #include <signal.h>

@@ -17,8 +17,8 @@ static void end_memory(struct handle_freed freed)
 		return;
 	track_physical_add(freed.dev, -(int64_t)freed.bytes);
 	freed.bytes = handed_keep(freed.dev, freed.bytes);
-	if (quota_counts_contexts() && (handle_has_imports(freed.dev) || bound_any() ||
-					track_has_weightless(freed.dev)))
+	if (quota_counts_contexts() &&
+	    (handle_has_imports(freed.dev) || bound_any() || track_has_weightless(freed.dev)))
 		charge_keep(freed);
 	else
 		quota_release(freed.dev, QUOTA_DATA, freed.bytes);

@@ -379,11 +379,16 @@ static void segments(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "order", order },       { "alias", alias },
-		{ "several", several },   { "host", host },
-		{ "survives", survives }, { "imported", imported },
-		{ "handed", handed },     { "other-device", other_device },
-		{ "segments", segments }, { "bound", in_group },
+		{ "order", order },
+		{ "alias", alias },
+		{ "several", several },
+		{ "host", host },
+		{ "survives", survives },
+		{ "imported", imported },
+		{ "handed", handed },
+		{ "other-device", other_device },
+		{ "segments", segments },
+		{ "bound", in_group },
 		{ 0 },
 	};
 

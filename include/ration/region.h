@@ -183,7 +183,10 @@ struct ration_device {
 	uint64_t context_bytes;       /* what one context was last seen to cost; 0 = not known */
 	uint64_t limit_bytes;  /* devices 16 up only: below, hami.limit_bytes is the one truth */
 	uint64_t sm_limit_pct; /* likewise */
-	/* The least that a context was seen to cost, and by how many processes. Atomic. */
+	/*
+	 * The least that a context was seen to cost, and by how many processes; one that is sure of
+	 * it counts as two. Atomic.
+	 */
 	uint64_t context_least_bytes;
 	uint32_t context_seers;
 	uint32_t reserved0;

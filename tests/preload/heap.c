@@ -12,6 +12,10 @@
 
 static const char heap_image[] = IMAGE(MALLOC);
 static const char plain_image[] = IMAGE("");
+static const char deep_image[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n" MALLOC
+	".visible .entry empty()\n{\n\t.local .align 8 .b8 depot[1536];\n\tret;\n}\n"
+	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n";
 static const char launching_image[] = IMAGE(LAUNCHES);
 
 #define HEAP_BYTES (64 * MIB)
@@ -183,6 +187,21 @@ static void library(int argc, char **argv)
 	client_pause("launched");
 }
 
+/* deep: it comes with a launch that has more local memory reserved than it takes. */
+static void deep(int argc, char **argv)
+{
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(cuModuleLoadData(&module, deep_image));
+	client_pause("loaded");
+	OK(launch(function_of(module)));
+	client_pause("launched");
+}
+
 /* waiting: room for launches of the device's own. */
 static void waiting(int argc, char **argv)
 {
@@ -285,7 +304,7 @@ static void threads(int argc, char **argv)
 static const struct client_case cases[] = {
 	{ "late", late },       { "refused", refused }, { "unloaded", unloaded },
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
-	{ "threads", threads }, { "blind", blind },     { NULL, NULL },
+	{ "threads", threads }, { "deep", deep },       { "blind", blind },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

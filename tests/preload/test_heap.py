@@ -66,6 +66,11 @@ def test_a_library(card, how):
     program.go().end()
 
 
+def test_a_launch_with_local_memory(card):
+    card.start("heap", "deep").await_word("loaded").go().await_word("launched")
+    same(card)
+
+
 def test_launches_that_wait(card):
     program = card.start("heap", "waiting").await_word("loaded")
     same(card)

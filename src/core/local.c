@@ -111,7 +111,7 @@ void local_open(const void *ctx, struct dev dev)
 	struct local_area *stale;
 
 	/* One of that handle ended unseen. */
-	library_end_context(ctx);
+	library_end_context(ctx, UINT64_MAX);
 	pthread_mutex_lock(&state.s.mutex);
 	stale = *find(ctx);
 	if (stale)

@@ -253,6 +253,59 @@ static void blind(int argc, char **argv)
 	SAME(client_charged(0), before);
 }
 
+/* stays: so does a module that the driver does not unload, and goes when it does. */
+static void stays(int argc, char **argv)
+{
+	uint64_t before, loaded;
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	before = client_charged(0);
+	OK(cuModuleLoadData(&module, plain_image));
+	loaded = client_charged(0);
+	CHECK(loaded > before);
+	IS(cuModuleUnload(module), CUDA_ERROR_UNKNOWN);
+	SAME(client_charged(0), loaded);
+	OK(cuModuleUnload(module));
+	SAME(client_charged(0), before);
+}
+
+/* raised: and a limit of what a launch is to bring, or the call has. */
+static void raised(int argc, char **argv)
+{
+	const CUlimit waiting = CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
+	uint64_t before, loaded, launches;
+	CUmodule module, launching;
+	CUcontext ctx;
+	size_t value;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	before = client_charged(0);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuModuleLoadData(&module, heap_image));
+	loaded = client_charged(0);
+	OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	SAME(client_charged(0), loaded + HEAP_BYTES - value);
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, value));
+	SAME(client_charged(0), loaded);
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 64 * MIB));
+	SAME(client_charged(0), loaded);
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(launch(function_of(module)));
+	OK(cuModuleLoadData(&launching, launching_image));
+	launches = client_charged(0);
+	OK(cuCtxSetLimit(waiting, 8192));
+	CHECK(client_charged(0) > launches + 50 * MIB);
+	client_pause("raised");
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), before);
+}
+
 static void *load_and_launch(void *arg)
 {
 	CUmodule module;
@@ -304,7 +357,8 @@ static void threads(int argc, char **argv)
 static const struct client_case cases[] = {
 	{ "late", late },       { "refused", refused }, { "unloaded", unloaded },
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
-	{ "threads", threads }, { "deep", deep },       { "blind", blind },     { NULL, NULL },
+	{ "threads", threads }, { "deep", deep },       { "blind", blind },
+	{ "stays", stays },     { "raised", raised },   { NULL, NULL },
 };
 
 int main(int argc, char **argv)

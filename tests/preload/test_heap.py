@@ -89,6 +89,18 @@ def test_where_the_card_cannot_be_asked(card):
     card.start("heap", "blind").await_word("unloaded").go().end()
 
 
+def test_a_module_that_is_not_unloaded_where_the_card_cannot_be_asked(card):
+    card.sim["pids"] = "bare"
+    card.settings["RATION_SIM_FAULT"] = "cuModuleUnload:1=999"
+    card.run("heap", "stays")
+
+
+def test_limits_where_the_card_cannot_be_asked(card):
+    """What a limit takes, or lets a launch take, is charged as what was loaded is."""
+    card.sim["pids"] = "bare"
+    card.start("heap", "raised").await_word("raised").go().end()
+
+
 def test_other_processes_find_the_room_taken(place):
     """What one awaits another of the tenant cannot have."""
     place.sim["sms"] = 16

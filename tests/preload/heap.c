@@ -1,5 +1,5 @@
 /* What the driver's own functions that kernels call take, and when: heap, stack, launches. */
-#include "client.h"
+#include "client_held.h"
 
 #include <pthread.h>
 
@@ -187,6 +187,60 @@ static void library(int argc, char **argv)
 	client_pause("launched");
 }
 
+struct question {
+	CUcontext ctx;
+	CUkernel kernel;
+	CUfunction func;
+	CUresult answer;
+};
+
+static void *ask(void *arg)
+{
+	struct question *q = arg;
+
+	OK(cuCtxSetCurrent(q->ctx));
+	q->answer = cuKernelGetFunction(&q->func, q->kernel);
+	return NULL;
+}
+
+/*
+ * raced: whoever had it reserved is unloaded while a library comes, and another has the room. The
+ * library is asked for it until there is some.
+ */
+static void raced(int argc, char **argv)
+{
+	struct client_held held = client_held_find();
+	struct question q;
+	CUdeviceptr at[200];
+	CUlibrary library;
+	CUmodule module;
+	int count = 0;
+
+	(void)argc;
+	(void)argv;
+	q.ctx = client_start();
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(cuModuleLoadData(&module, heap_image));
+	OK(cuLibraryLoadData(&library, heap_image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&q.kernel, library, "empty"));
+	client_held_start(&held, ask, &q);
+	OK(cuModuleUnload(module));
+	while (cuMemAlloc_v2(&at[count], 2 * MIB) == CUDA_SUCCESS)
+		count++;
+	client_held_end(&held);
+	SAME(q.answer, CUDA_ERROR_OUT_OF_MEMORY);
+	while (cuMemAlloc_v2(&at[count], 2 * MIB) == CUDA_SUCCESS)
+		count++;
+	IS(cuKernelGetFunction(&q.func, q.kernel), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(launch((CUfunction)(void *)q.kernel), CUDA_ERROR_OUT_OF_MEMORY);
+	while (count)
+		OK(cuMemFree_v2(at[--count]));
+	OK(cuKernelGetFunction(&q.func, q.kernel));
+	client_pause("loaded");
+	OK(launch(q.func));
+	client_pause("launched");
+}
+
 /* deep: it comes with a launch that has more local memory reserved than it takes. */
 static void deep(int argc, char **argv)
 {
@@ -358,7 +412,8 @@ static const struct client_case cases[] = {
 	{ "late", late },       { "refused", refused }, { "unloaded", unloaded },
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
 	{ "threads", threads }, { "deep", deep },       { "blind", blind },
-	{ "stays", stays },     { "raised", raised },   { NULL, NULL },
+	{ "stays", stays },     { "raised", raised },   { "raced", raced },
+	{ NULL, NULL },
 };
 
 int main(int argc, char **argv)

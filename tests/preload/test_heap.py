@@ -1,7 +1,7 @@
 """The heap of the kernels' malloc, and what else they need of the driver, never pass the limit."""
 import pytest
 
-from conftest import MIB
+from conftest import BUILD, MIB
 
 LIMIT = 400 * MIB
 LOADING = ["LAZY", "EAGER"]
@@ -63,6 +63,17 @@ def test_a_library(card, how):
     awaits(card, 66 * MIB)
     program.go().await_word("launched")
     assert same(card) > LIMIT - 4 * MIB
+    program.go().end()
+
+
+def test_a_library_that_comes_while_a_module_goes(place):
+    place.sim["sms"] = 16
+    place.settings.update(RATION_LOG="error", RATION_MEM=LIMIT, HELD="cuKernelGetFunction",
+                          LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")
+    program = place.start("heap", "raced").await_word("loaded")
+    awaits(place, 66 * MIB)
+    program.go().await_word("launched")
+    same(place)
     program.go().end()
 
 

@@ -183,7 +183,10 @@ struct ration_device {
 	uint64_t context_bytes;       /* what one context was last seen to cost; 0 = not known */
 	uint64_t limit_bytes;  /* devices 16 up only: below, hami.limit_bytes is the one truth */
 	uint64_t sm_limit_pct; /* likewise */
-	/* The least that a context was seen to cost, and by how many processes. Atomic. */
+	/*
+	 * The least that a context was seen to cost, and by how many processes; one that is sure of
+	 * it counts as two. Atomic.
+	 */
 	uint64_t context_least_bytes;
 	uint32_t context_seers;
 	uint32_t reserved0;
@@ -300,7 +303,9 @@ struct ration_region {
 	char sm_source[RATION_SOURCE_BYTES]; /* where sm_spec came from */
 	uint32_t sm_policy;                  /* enum sm_policy; another value is SM_POLICY_FORCE */
 	uint32_t sm_change; /* odd while sm_spec and those limits are changed; else raised by 2 */
-	uint64_t reserved_sm[47];
+	/* Slots whose owner has exported memory, as bits. Atomic, any process. */
+	uint64_t exporters[HAMI_SLOTS / 64];
+	uint64_t reserved_sm[31];
 	struct pace_device pace[RATION_DEVICES]; /* ration/pace.h */
 	struct ration_residency residency[HAMI_SLOTS];
 };
@@ -363,6 +368,7 @@ RATION_AT(ration_region, sm_spec, 1385984);
 RATION_AT(ration_region, sm_source, 1388032);
 RATION_AT(ration_region, sm_policy, 1388160);
 RATION_AT(ration_region, sm_change, 1388164);
+RATION_AT(ration_region, exporters, 1388168);
 RATION_AT(ration_region, pace, 1388544);
 RATION_AT(ration_region, residency, 1388544 + RATION_DEVICES * sizeof(struct pace_device));
 RATION_AT(ration_region, suspend_asks, 2460);

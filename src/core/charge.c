@@ -225,8 +225,12 @@ static int look(struct dev dev, unsigned under_way, struct look *out)
  */
 static int reserve(struct charge *c, uint64_t bytes)
 {
-	int (*fn)(struct dev, enum quota_kind,
-		  uint64_t) = c->wait == CHARGE_AT_ONCE ? quota_take : quota_reserve;
+	static int (*const ways[])(struct dev, enum quota_kind, uint64_t) = {
+		[CHARGE_MAY_WAIT] = quota_reserve,
+		[CHARGE_AT_ONCE] = quota_take,
+		[CHARGE_IS_THERE] = quota_charge,
+	};
+	int (*fn)(struct dev, enum quota_kind, uint64_t) = ways[c->wait];
 	int rc = bytes ? fn(c->dev, QUOTA_DATA, bytes) : 0;
 
 	if (rc == -EDQUOT && !c->is_small)
@@ -578,13 +582,6 @@ uint64_t charge_doubt(struct dev dev)
 	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
 		return 0;
 	return bytes_beyond(driver_bytes, tracked_bytes + quota_overhead(dev));
-}
-
-void charge_settle(struct dev dev)
-{
-	handed_settle(dev);
-	if (lodger_stays(dev))
-		charge_watch(dev);
 }
 
 int charge_watch(struct dev dev)

@@ -14,8 +14,11 @@
 #include "core/quota.h"
 #include "core/track.h"
 
-/* Whether who leaves is waited for (core/leaving.h): not by who holds a lock, or tries again. */
-enum charge_wait { CHARGE_MAY_WAIT, CHARGE_AT_ONCE };
+/*
+ * Whether who leaves is waited for (core/leaving.h): not by who holds a lock, or tries again. What
+ * this process has of the card already is charged whatever the limit.
+ */
+enum charge_wait { CHARGE_MAY_WAIT, CHARGE_AT_ONCE, CHARGE_IS_THERE };
 
 /* Constant between reserve and commit, but for the charge's own functions. */
 struct charge {

@@ -7,6 +7,7 @@
 #include "core/bound.h"
 #include "core/handed.h"
 #include "core/hole.h"
+#include "core/lodger.h"
 #include "core/small.h"
 
 static void end_memory(struct handle_freed freed)
@@ -67,4 +68,11 @@ void charge_drop_context(const void *ctx, uint64_t mark)
 	for (int d = 0; d < RATION_DEVICES; d++)
 		quota_release((struct dev){ d }, QUOTA_DATA,
 			      handed_keep((struct dev){ d }, freed_bytes[d]));
+}
+
+void charge_settle(struct dev dev)
+{
+	handed_settle(dev);
+	if (lodger_stays(dev))
+		charge_watch(dev);
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "core/quota.h"
+#include "shm/heir.h"
 #include "shm/region.h"
 #include "shm/residency.h"
 
@@ -51,6 +52,12 @@ void handed_import(void)
 	atomic_store(&state.s.has_imported, true);
 	if (has_region())
 		residency_note_import(state.s.own, state.s.slot);
+}
+
+void handed_export(void)
+{
+	if (has_region())
+		heir_note_export(state.s.own, state.s.slot);
 }
 
 void handed_looked(void)

@@ -3,7 +3,7 @@
 #include "core/quota.h"
 
 /* Two mistake themselves in the same way less often than one. */
-enum { SEERS_LEAST = 2 };
+enum { SEERS_LEAST = LEARNT_SURELY };
 
 /* What no card could hold was not learnt. */
 static uint64_t plausible(const struct ration_device *device, uint64_t bytes)
@@ -29,7 +29,7 @@ uint64_t learnt_context_least(struct dev dev)
 	return plausible(device, __atomic_load_n(&device->context_least_bytes, __ATOMIC_RELAXED));
 }
 
-void learnt_saw_context(struct dev dev, uint64_t bytes, bool is_first)
+void learnt_saw_context(struct dev dev, uint64_t bytes, enum learnt_seer seer)
 {
 	struct ration_device *device = quota_device(dev);
 	uint64_t least;
@@ -44,8 +44,8 @@ void learnt_saw_context(struct dev dev, uint64_t bytes, bool is_first)
 		;
 	/* Behind the least: who reads this count sees what it counts. */
 	seers = __atomic_load_n(&device->context_seers, __ATOMIC_RELAXED);
-	while (is_first && seers < SEERS_LEAST &&
-	       !__atomic_compare_exchange_n(&device->context_seers, &seers, seers + 1, true,
+	while (seer && seers < SEERS_LEAST &&
+	       !__atomic_compare_exchange_n(&device->context_seers, &seers, seers + seer, true,
 					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		;
 }

@@ -19,9 +19,15 @@ uint64_t learnt_context_bytes(struct dev dev);
 void learnt_note_context(struct dev dev, uint64_t bytes);
 
 /*
- * The least that one was seen to cost by processes that each measured it alone; 0 until two have,
- * since a single figure may be a mistake that nobody could ever correct. And a process has: the
- * first time, or once more.
+ * The least that one was seen to cost by processes that each measured it alone; 0 until one was
+ * sure or two have, since a single figure may be a mistake that nobody could ever correct.
  */
 uint64_t learnt_context_least(struct dev dev);
-void learnt_saw_context(struct dev dev, uint64_t bytes, bool is_first);
+
+/* What a process adds to that. */
+enum learnt_seer {
+	LEARNT_AGAIN,  /* once more */
+	LEARNT_ONCE,   /* the first time */
+	LEARNT_SURELY, /* likewise, and nothing else can be in it */
+};
+void learnt_saw_context(struct dev dev, uint64_t bytes, enum learnt_seer seer);

@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/process.h"
+#include "core/context.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,6 +20,7 @@ struct place {
 	struct dev dev;
 	/* Parts of it, from LIBRARY_DATA on: that were let in, and that are there; not fewer. */
 	unsigned in, there;
+	uint64_t mark; /* context_mark() when it came */
 };
 
 struct library_state {
@@ -64,6 +66,7 @@ static struct place *make(const void *library, const void *ctx, struct dev dev)
 	place->library = library;
 	place->ctx = ctx;
 	place->dev = dev;
+	place->mark = context_mark();
 	place->link.key = key_of(library, ctx);
 	hash_insert(&state.s.places, &place->link);
 	if (ctx)
@@ -174,16 +177,26 @@ void library_end(const void *library)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+struct gone {
+	const void *ctx;
+	uint64_t mark;
+};
+
 static void drop_if_in(struct hash_link *link, void *arg)
 {
-	if (((struct place *)link)->ctx == arg)
-		drop((struct place *)link);
+	struct place *place = (struct place *)link;
+	const struct gone *gone = arg;
+
+	if (place->ctx == gone->ctx && place->mark <= gone->mark)
+		drop(place);
 }
 
-void library_end_context(const void *ctx)
+void library_end_context(const void *ctx, uint64_t mark)
 {
+	struct gone gone = { ctx, mark };
+
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)
-		hash_each(&state.s.places, drop_if_in, (void *)(uintptr_t)ctx);
+		hash_each(&state.s.places, drop_if_in, &gone);
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -53,5 +53,5 @@ bool library_any(struct dev dev);
 /* It was unloaded, from every context. */
 void library_end(const void *library);
 
-/* The context ended, with all that libraries had there. */
-void library_end_context(const void *ctx);
+/* The context ended, with all that libraries had there by `mark` (context_mark() before). */
+void library_end_context(const void *ctx, uint64_t mark);

@@ -7,6 +7,7 @@
 #include "core/function.h"
 #include "core/leaving.h"
 #include "core/library.h"
+#include "core/promise.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -110,7 +111,7 @@ void local_open(const void *ctx, struct dev dev)
 	struct local_area *stale;
 
 	/* One of that handle ended unseen. */
-	library_end_context(ctx);
+	library_end_context(ctx, UINT64_MAX);
 	pthread_mutex_lock(&state.s.mutex);
 	stale = *find(ctx);
 	if (stale)
@@ -262,10 +263,13 @@ void local_finish(struct local_growth *growth, enum local_end end)
 	if (end == LOCAL_FAILED || end == LOCAL_GREW) {
 		/* Before it is over: no look at the card has taken it off yet. */
 		quota_release(dev, QUOTA_CONTEXT, settle(growth, has_grown));
+		if (has_grown)
+			promise_may_lack(dev, growth->bytes);
 		charge_over();
 		charge_reconcile(dev, QUOTA_CONTEXT);
 		return;
 	}
+	promise_may_lack(dev, growth->bytes);
 	charge_over();
 	rc = charge_reconcile(dev, QUOTA_CONTEXT);
 	/* Other things may have come or gone: most of it counts as all. */
@@ -295,6 +299,9 @@ static uint64_t with_all(const struct local_growth *growths, unsigned count, str
 /* Which of them has grown cannot be told: all have, or none counts as having more than before. */
 static void finish_together(struct local_growth *growths, unsigned count)
 {
+	for (unsigned i = 0; i < count; i++)
+		if (growths[i].is_growing)
+			promise_may_lack(growths[i].use.dev, growths[i].bytes);
 	for (unsigned i = 0; i < count; i++)
 		if (growths[i].is_growing)
 			charge_over();

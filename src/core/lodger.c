@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/process.h"
+#include "core/context.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +16,7 @@ struct lodger {
 	const void *owner, *ctx;
 	struct dev dev;
 	uint64_t bytes;
+	uint64_t mark; /* context_mark() when it came */
 };
 
 struct lodger_state {
@@ -32,9 +34,9 @@ void lodger_init(void)
 }
 
 /* mutex held. */
-static bool has(const void *owner, const void *ctx)
+static struct lodger *find(const void *owner, const void *ctx)
 {
-	const struct lodger *l = state.s.first;
+	struct lodger *l = state.s.first;
 
 	while (l && (l->owner != owner || l->ctx != ctx))
 		l = l->next;
@@ -50,14 +52,17 @@ static void insert(struct lodger *l)
 
 void lodger_enter(const void *owner, const void *ctx, struct dev dev, uint64_t bytes)
 {
-	struct lodger *l;
+	struct lodger *l, *old;
 
 	bytes = bytes_least(bytes, MOST_BYTES);
 	if (!bytes)
 		return;
 	l = malloc(sizeof(*l));
 	pthread_mutex_lock(&state.s.mutex);
-	if (has(owner, ctx)) {
+	old = find(owner, ctx);
+	if (old) {
+		/* Of a context that has that handle now, perhaps. */
+		old->mark = context_mark();
 		free(l);
 	} else {
 		/* Without memory for it, it is there for good. */
@@ -66,6 +71,7 @@ void lodger_enter(const void *owner, const void *ctx, struct dev dev, uint64_t b
 			*l = (struct lodger){
 				.owner = owner, .ctx = ctx, .dev = dev, .bytes = bytes
 			};
+			l->mark = context_mark();
 			insert(l);
 		}
 	}
@@ -77,13 +83,13 @@ bool lodger_any(struct dev dev)
 	return atomic_load(&state.s.may_bytes[dev.v]) > 0;
 }
 
-/* mutex held: those of the owner, or in the context, whichever is given, out of the list. */
-static struct lodger *take(const void *owner, const void *ctx)
+/* mutex held: those of the owner, or in the context by then, whichever is given, taken out. */
+static struct lodger *take(const void *owner, const void *ctx, uint64_t mark)
 {
 	struct lodger **at = &state.s.first, *l, *taken = NULL;
 
 	while ((l = *at)) {
-		if (owner ? l->owner != owner : l->ctx != ctx) {
+		if (owner ? l->owner != owner : l->ctx != ctx || l->mark > mark) {
 			at = &l->next;
 			continue;
 		}
@@ -117,7 +123,7 @@ struct lodger *lodger_take(const void *owner)
 	if (!owner)
 		return NULL;
 	pthread_mutex_lock(&state.s.mutex);
-	taken = take(owner, NULL);
+	taken = take(owner, NULL, 0);
 	pthread_mutex_unlock(&state.s.mutex);
 	return taken;
 }
@@ -131,10 +137,10 @@ void lodger_over(struct lodger *taken, bool is_gone)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void lodger_end_context(const void *ctx)
+void lodger_end_context(const void *ctx, uint64_t mark)
 {
 	pthread_mutex_lock(&state.s.mutex);
-	end(take(NULL, ctx), true);
+	end(take(NULL, ctx, mark), true);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -36,8 +36,8 @@ bool lodger_any(struct dev dev);
 struct lodger *lodger_take(const void *owner);
 void lodger_over(struct lodger *taken, bool is_gone);
 
-/* The context ended. */
-void lodger_end_context(const void *ctx);
+/* The context ended, with those that had come by `mark` (context_mark() before it went). */
+void lodger_end_context(const void *ctx, uint64_t mark);
 
 /*
  * Of `bytes` that allocations no longer hold of shared blocks, so many may be held by lodgers

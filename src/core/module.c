@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/process.h"
+#include "core/context.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,6 +12,7 @@
 struct module {
 	struct hash_link link; /* by the handle */
 	struct module_facts facts;
+	uint64_t mark; /* context_mark() when it came */
 };
 
 struct module_state {
@@ -49,6 +51,7 @@ void module_enter(const void *module, const struct module_facts *facts)
 	}
 	if (m) {
 		m->facts = *facts;
+		m->mark = context_mark();
 		atomic_fetch_add(&state.s.count[facts->dev.v], 1);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
@@ -125,16 +128,26 @@ void module_end_library(const void *library)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+struct gone {
+	const void *ctx;
+	uint64_t mark;
+};
+
 static void drop_if_in(struct hash_link *link, void *arg)
 {
-	if (((struct module *)link)->facts.ctx == arg)
+	const struct module *m = (const struct module *)link;
+	const struct gone *gone = arg;
+
+	if (m->facts.ctx == gone->ctx && m->mark <= gone->mark)
 		drop(link);
 }
 
-void module_end_context(const void *ctx)
+void module_end_context(const void *ctx, uint64_t mark)
 {
+	struct gone gone = { ctx, mark };
+
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)
-		hash_each(&state.s.modules, drop_if_in, (void *)(uintptr_t)ctx);
+		hash_each(&state.s.modules, drop_if_in, &gone);
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -40,7 +40,10 @@ bool module_any(struct dev dev);
 void module_came(const void *module);
 void module_refuse(const void *module);
 
-/* It was unloaded; or all of a library, or of a context. */
+/*
+ * It was unloaded; or all of a library, or of a context that had come by `mark` (context_mark()
+ * before it went): what comes later is of another with that handle.
+ */
 void module_end(const void *module);
 void module_end_library(const void *library);
-void module_end_context(const void *ctx);
+void module_end_context(const void *ctx, uint64_t mark);

@@ -26,6 +26,7 @@ struct promise_state {
 	pthread_mutex_t mutex;
 	struct owner *owners;
 	struct place *places;
+	uint64_t lack_bytes[RATION_DEVICES];
 };
 PROCESS_STATE(promise_state, state);
 
@@ -246,6 +247,24 @@ uint64_t promise_bytes(struct dev dev)
 	return bytes;
 }
 
+void promise_may_lack(struct dev dev, uint64_t bytes)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	state.s.lack_bytes[dev.v] = bytes_sum(state.s.lack_bytes[dev.v], bytes);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* mutex held: what has come that may be awaited; 0 where it may all be something else. */
+static uint64_t come(struct dev dev, uint64_t had_bytes, uint64_t now_bytes)
+{
+	uint64_t lack_bytes = state.s.lack_bytes[dev.v];
+	uint64_t bytes = bytes_beyond(now_bytes, bytes_beyond(had_bytes, lack_bytes));
+
+	state.s.lack_bytes[dev.v] = 0;
+	/* What is beyond by a block at most may be code. */
+	return lack_bytes && bytes <= bytes_sum(lack_bytes, TRACK_BLOCK_BYTES) ? 0 : bytes;
+}
+
 uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes)
 {
 	uint64_t awaited_bytes, come_bytes;
@@ -253,7 +272,7 @@ uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes)
 
 	pthread_mutex_lock(&state.s.mutex);
 	awaited_bytes = sum(dev);
-	come_bytes = bytes_beyond(now_bytes, bytes_beyond(before_bytes, awaited_bytes));
+	come_bytes = come(dev, bytes_beyond(before_bytes, awaited_bytes), now_bytes);
 	while (awaited_bytes && (p = kept_by(dev, come_bytes))) {
 		awaited_bytes -= p->bytes;
 		come_bytes -= bytes_least(come_bytes, p->bytes);

@@ -47,7 +47,14 @@ void promise_end_context(const void *ctx);
 uint64_t promise_bytes(struct dev dev);
 
 /*
+ * The next look may find so much less than was reserved: for something else, which takes that at
+ * most. Before that look.
+ */
+void promise_may_lack(struct dev dev, uint64_t bytes);
+
+/*
  * A look at the card found `now_bytes` of overhead, where `before_bytes` were charged with all that
- * was reserved or awaited. What is still awaited; growth as large as that has brought it.
+ * was reserved or awaited. What is still awaited; growth as large as that, and larger than what may
+ * be something else, has brought it.
  */
 uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes);

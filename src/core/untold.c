@@ -1,6 +1,7 @@
 #include "core/untold.h"
 
 #include "base/process.h"
+#include "core/context.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@ struct entry {
 	const void *owner, *ctx;
 	struct dev dev;
 	uint64_t bytes;
+	uint64_t mark; /* context_mark() when it came */
 };
 
 struct untold_state {
@@ -31,20 +33,33 @@ void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t byt
 	if (!e)
 		return;
 	*e = (struct entry){ .owner = owner, .ctx = ctx, .dev = dev, .bytes = bytes };
+	e->mark = context_mark();
 	pthread_mutex_lock(&state.s.mutex);
 	e->next = state.s.first;
 	state.s.first = e;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-/* Those of the owner, or in the context, whichever is given. */
-static void take(const void *owner, const void *ctx, uint64_t inout_bytes[RATION_DEVICES])
+void untold_rename(const void *was, const void *to)
+{
+	if (!was)
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	for (struct entry *e = state.s.first; e; e = e->next)
+		if (e->owner == was)
+			e->owner = to;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* Those of the owner, or that had come to the context by then, whichever is given. */
+static void take(const void *owner, const void *ctx, uint64_t mark,
+		 uint64_t inout_bytes[RATION_DEVICES])
 {
 	struct entry **at = &state.s.first, *e;
 
 	pthread_mutex_lock(&state.s.mutex);
 	while ((e = *at)) {
-		if ((owner && e->owner == owner) || (ctx && e->ctx == ctx)) {
+		if ((owner && e->owner == owner) || (ctx && e->ctx == ctx && e->mark <= mark)) {
 			inout_bytes[e->dev.v] += e->bytes;
 			*at = e->next;
 			free(e);
@@ -57,10 +72,10 @@ static void take(const void *owner, const void *ctx, uint64_t inout_bytes[RATION
 
 void untold_take(const void *owner, uint64_t inout_bytes[RATION_DEVICES])
 {
-	take(owner, NULL, inout_bytes);
+	take(owner, NULL, 0, inout_bytes);
 }
 
-void untold_take_context(const void *ctx, uint64_t inout_bytes[RATION_DEVICES])
+void untold_take_context(const void *ctx, uint64_t mark, uint64_t inout_bytes[RATION_DEVICES])
 {
-	take(NULL, ctx, inout_bytes);
+	take(NULL, ctx, mark, inout_bytes);
 }

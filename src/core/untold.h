@@ -21,8 +21,15 @@ void untold_init(void);
 void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t bytes);
 
 /*
- * The owner, or all in the context, is about to go: what is charged for it on each device is added,
- * and is the caller's. NULL of either takes nothing.
+ * An owner is about to go, or did not: its handle may be another's as soon as the driver has it
+ * back, so it goes by an address of the caller's meanwhile.
+ */
+void untold_rename(const void *was, const void *to);
+
+/*
+ * The owner, or a context with all that had come to it by `mark` (context_mark() before it went),
+ * is gone: what is charged for it on each device is added, and is the caller's. NULL of either
+ * takes nothing.
  */
 void untold_take(const void *owner, uint64_t inout_bytes[RATION_DEVICES]);
-void untold_take_context(const void *ctx, uint64_t inout_bytes[RATION_DEVICES]);
+void untold_take_context(const void *ctx, uint64_t mark, uint64_t inout_bytes[RATION_DEVICES]);

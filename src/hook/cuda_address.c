@@ -1,5 +1,6 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
 #include "core/bound.h"
+#include "core/handed.h"
 #include "core/object_pin.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
@@ -15,11 +16,29 @@ GATED(cuExternalMemoryGetMappedBuffer, CUdeviceptr *, CUexternalMemory,
 GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *)
 GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
-GATED(cuMemPoolExportToShareableHandle, void *, CUmemoryPool, CUmemAllocationHandleType,
-      unsigned long long)
-GATED(cuMemPoolImportFromShareableHandle, CUmemoryPool *, void *, CUmemAllocationHandleType,
-      unsigned long long)
 GATED(cuMemPoolImportPointer, CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *)
+
+CUresult hook_cuMemPoolExportToShareableHandle(void *out_handle, CUmemoryPool pool,
+					       CUmemAllocationHandleType type,
+					       unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMemPoolExportToShareableHandle))
+		return enter_missing();
+	if (init_is_member())
+		handed_export();
+	return GATE_CALL(real.cuMemPoolExportToShareableHandle(out_handle, pool, type, flags));
+}
+
+CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *out_pool, void *handle,
+						 CUmemAllocationHandleType type,
+						 unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMemPoolImportFromShareableHandle))
+		return enter_missing();
+	if (init_is_member())
+		handed_import();
+	return GATE_CALL(real.cuMemPoolImportFromShareableHandle(out_pool, handle, type, flags));
+}
 
 /* Bound to groups of devices and to a fabric. */
 GATED(cuLogicalEndpointUnbind, CUlogicalEndpointId, CUdevice, cuuint64_t, cuuint64_t)

@@ -177,7 +177,8 @@ struct ending {
 	struct local_area *area;
 	struct object_context *objects;
 	struct ipc_import *imports;
-	uint64_t mark;
+	uint64_t mark;     /* of what is tracked */
+	uint64_t contexts; /* context_mark(): what comes to a context of that handle later stays */
 };
 
 /*
@@ -190,6 +191,7 @@ static void begin_ending(struct ending *e)
 	gpu_fence_ending(e->ctx);
 	promise_rename(e->ctx, e);
 	e->mark = track_mark();
+	e->contexts = context_mark();
 }
 
 /* After the call that should end it. */
@@ -209,11 +211,11 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
 		cost.bytes += local_end(e->area);
-		library_end_context(e->ctx);
-		module_end_context(e->ctx);
-		lodger_end_context(e->ctx);
+		library_end_context(e->ctx, e->contexts);
+		module_end_context(e->ctx, e->contexts);
+		lodger_end_context(e->ctx, e->contexts);
 		promise_end_context(e);
-		untold_take_context(e->ctx, untold_bytes);
+		untold_take_context(e->ctx, e->contexts, untold_bytes);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
 	} else {
@@ -240,7 +242,7 @@ static CUresult destroy(CUresult (*call)(CUcontext), CUcontext ctx)
 	metering_end_context(ctx);
 	begin_ending(&e);
 	charge_begin();
-	e.context = context_take(ctx, context_mark());
+	e.context = context_take(ctx, e.contexts);
 	e.area = local_take(ctx);
 	e.objects = object_context_take(ctx);
 	e.imports = ipc_import_take(ctx);
@@ -359,7 +361,6 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
 	struct ending e = { 0 };
 	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
-	uint64_t contexts;
 	unsigned primaries;
 	struct dev dev;
 	bool is_there;
@@ -367,7 +368,6 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 
 	if (!init_is_member() || !device_by_ordinal((struct cuda_ord){ ord }, &dev))
 		return GATE_CALL(call(ord));
-	contexts = context_mark();
 	e.ctx = (CUcontext)(uintptr_t)primary_last(dev);
 	primaries = making_primaries(dev);
 	/* If it is not its end, what is launched next begins as in a new one. */
@@ -394,14 +394,14 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	}
 	charge_drop_context(e.ctx, e.mark);
 	charge_over();
-	library_end_context(e.ctx);
-	module_end_context(e.ctx);
-	lodger_end_context(e.ctx);
+	library_end_context(e.ctx, e.contexts);
+	module_end_context(e.ctx, e.contexts);
+	lodger_end_context(e.ctx, e.contexts);
 	promise_end_context(&e);
-	untold_take_context(e.ctx, untold_bytes);
+	untold_take_context(e.ctx, e.contexts, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
-	uncharge(dev, context_end(context_take(e.ctx, contexts)).bytes + local_end(e.area));
+	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes + local_end(e.area));
 	overhead_give_back(untold_bytes);
 	return res;
 }

@@ -72,18 +72,28 @@ static CUresult reserve(struct reserved *r, struct overhead *o, CUlimit limit, c
 	return reserve_bytes(o, system_calls_limit_bytes(limit, *before, value), &r->heap_bytes);
 }
 
+/* A limit was set from one value to another. */
+struct change {
+	CUlimit limit;
+	size_t before, value;
+};
+
 /* After the call: a look at the card takes off what was reserved of a heap and not taken. */
-static void finish(struct reserved *r, struct overhead *o, CUresult res)
+static void finish(struct reserved *r, struct overhead *o, const struct change *change,
+		   CUresult res)
 {
 	local_finish(&r->stack, res == CUDA_SUCCESS ? LOCAL_GREW : LOCAL_FAILED);
-	if (!r->heap_bytes)
+	if (!r->heap_bytes && (change->limit != CU_LIMIT_MALLOC_HEAP_SIZE || !o->counts))
 		return;
 	/* Before it is over: no look at the card has taken it off yet. */
 	if (res != CUDA_SUCCESS)
 		quota_release(o->dev, QUOTA_CONTEXT, r->heap_bytes);
-	charge_over();
+	if (r->heap_bytes)
+		charge_over();
 	if (res == CUDA_SUCCESS && charge_reconcile(o->dev, QUOTA_CONTEXT) == -ENOTSUP)
-		quota_release(o->dev, QUOTA_CONTEXT, r->heap_bytes);
+		quota_release(o->dev, QUOTA_CONTEXT,
+			      system_calls_limit_untold(change->limit, o->dev, change->before,
+							change->value, r->heap_bytes));
 }
 
 /* What was launched before may lack room now, also where a launch is like an earlier one. */
@@ -101,7 +111,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	struct reserved reserved;
 	struct overhead o;
-	size_t before;
+	size_t before = value;
 	CUresult res;
 	bool has_before;
 
@@ -122,7 +132,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 		system_calls_limit(limit, value);
 	if (o.counts)
 		charge_over();
-	finish(&reserved, &o, res);
+	finish(&reserved, &o, &(struct change){ limit, before, value }, res);
 	if (res != CUDA_SUCCESS || overhead_finish(&o) == 0) {
 		/* What functions had may be gone with a smaller stack. */
 		if (res == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE && overhead_fell(&o))

@@ -109,6 +109,7 @@ static CUresult open_object(open_fn *call, CUdeviceptr *out_addr, const CUipcMem
 		if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
 			return CUDA_ERROR_INVALID_VALUE;
 		ipc_handle_read(handle, &h);
+		handed_import();
 		return ipc_import_open(&h, dev, ctx, out_addr);
 	}
 }
@@ -182,7 +183,10 @@ static void note_export(CUdeviceptr addr)
 {
 	CUdeviceptr base;
 
-	if (init_is_member() && real.cuMemGetAddressRange_v2 &&
+	if (!init_is_member())
+		return;
+	handed_export();
+	if (real.cuMemGetAddressRange_v2 &&
 	    real.cuMemGetAddressRange_v2(&base, NULL, addr) == CUDA_SUCCESS)
 		track_note_export(base);
 }

@@ -206,18 +206,17 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 
 struct unload {
 	struct overhead overhead;
-	uint64_t untold_bytes[RATION_DEVICES];
 	struct lodger *lodgers;
 };
 
 /* Nobody takes what an unload gives back for something else's. */
 static void begin_unload(struct unload *u, const void *owner)
 {
-	*u = (struct unload){ .untold_bytes = { 0 } };
+	*u = (struct unload){ .lodgers = NULL };
 	overhead_begin(&u->overhead);
 	u->lodgers = lodger_take(owner);
 	promise_rename(owner, u);
-	untold_take(owner, u->untold_bytes);
+	untold_rename(owner, u);
 	if (u->overhead.counts)
 		charge_begin();
 }
@@ -228,16 +227,21 @@ static void begin_unload(struct unload *u, const void *owner)
  */
 static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 {
+	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
+
 	lodger_over(u->lodgers, res == CUDA_SUCCESS);
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
 		promise_end_owner(u);
-	else
+		untold_take(u, untold_bytes);
+	} else {
 		promise_rename(u, owner);
+		untold_rename(u, owner);
+	}
 	if (u->overhead.counts)
 		charge_over();
 	if (res == CUDA_SUCCESS) {
 		overhead_finish(&u->overhead);
-		overhead_give_back(u->untold_bytes);
+		overhead_give_back(untold_bytes);
 	}
 	/* A library may have been on any. */
 	for (int d = 0; d < RATION_DEVICES && init_is_member(); d++)

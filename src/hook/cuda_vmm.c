@@ -210,8 +210,10 @@ CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllo
 {
 	if (!ENTER_HAS(cuMemExportToShareableHandle))
 		return enter_missing();
-	if (init_is_member())
+	if (init_is_member()) {
+		handed_export();
 		handle_note_export(handle);
+	}
 	return GATE_CALL(real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
 }
 

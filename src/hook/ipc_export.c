@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/sys.h"
+#include "core/handed.h"
 #include "core/object_pin.h"
 #include "core/object_share.h"
 #include "core/quota.h"
@@ -381,6 +382,7 @@ int ipc_export_handle(const struct object_info *object, struct ipc_handle *out_h
 
 	if (rc < 0)
 		return refuse_handle(object, rc);
+	handed_export();
 	rc = object_pin(object->addr, object->id);
 	if (rc == 0)
 		rc = object_share_begin(object->addr, object->id, &share);

@@ -358,8 +358,8 @@ static void charge_orphan(struct ipc_import *m)
 {
 	struct charge c;
 
-	/* It is tried again. */
-	if (charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_AT_ONCE) < 0)
+	/* It is tried again. Until the exporter is reaped both are charged for it (shm/heir.h). */
+	if (charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_IS_THERE) < 0)
 		return;
 	m->is_charged = charge_commit(&c, m->addr, m->bytes) == 0;
 	if (!m->is_charged)

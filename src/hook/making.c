@@ -178,8 +178,8 @@ static int reserve_bytes(struct making *m)
 	if (look_before(m) == 0)
 		rc = charge_reserve_context(m->dev, m->expected_bytes);
 	/*
-	 * Nor on what one other process learnt: a tenant that holds nothing could never have a
-	 * context again. The card then says what it really costs.
+	 * Nor on what one other process learnt and may be wrong about: a tenant that holds nothing
+	 * could never have a context again. The card then says what it really costs.
 	 */
 	if (rc == -EDQUOT && !atomic_load(&state.s.seen_bytes[m->dev.v]) &&
 	    quota_used(m->dev) == 0 && learnt_context_least(m->dev) <= quota_limit(m->dev)) {
@@ -266,12 +266,22 @@ void making_give_up(struct making *m)
 }
 
 /*
- * Keeps what one cost, if what the card gave meanwhile was its alone, and nothing ended that the
- * card took back. Modules that other threads load may be in it all the same, so the least that
- * was seen
- * counts.
+ * Of this process. Where it had nothing on the card before, and the card shows it by its own pid,
+ * the figure is that of one context and of nothing else.
  */
-static void learn(struct making *m, bool is_alone)
+static enum learnt_seer seer(const struct making *m, bool has_row_found)
+{
+	if (atomic_exchange(&state.s.has_told[m->dev.v], true))
+		return LEARNT_AGAIN;
+	return m->before_bytes == 0 && !has_row_found ? LEARNT_SURELY : LEARNT_ONCE;
+}
+
+/*
+ * Keeps what one cost, if what the card gave meanwhile was its alone, and nothing ended that the
+ * card took back. Modules that other threads load may be in it all the same, so the least that was
+ * seen counts.
+ */
+static void learn(struct making *m, bool is_alone, bool has_row_found)
 {
 	_Atomic uint64_t *seen_bytes = &state.s.seen_bytes[m->dev.v];
 	uint64_t seen = atomic_load(seen_bytes);
@@ -282,8 +292,7 @@ static void learn(struct making *m, bool is_alone)
 		if (atomic_compare_exchange_weak(seen_bytes, &seen, m->cost_bytes))
 			break;
 	learnt_note_context(m->dev, atomic_load(seen_bytes));
-	learnt_saw_context(m->dev, m->cost_bytes,
-			   !atomic_exchange(&state.s.has_told[m->dev.v], true));
+	learnt_saw_context(m->dev, m->cost_bytes, seer(m, has_row_found));
 }
 
 /* No other change of this process's memory has begun since it was looked at. */
@@ -296,7 +305,7 @@ int making_finish(struct making *m, const void *ctx)
 {
 	uint64_t limit = quota_limit(m->dev), now_bytes;
 	struct context_cost stale;
-	bool is_alone;
+	bool is_alone, has_row_found = false;
 	int rc;
 
 	is_alone = m->was_alone && is_only_change(m) && charge_mark().looks == m->mark.looks;
@@ -308,12 +317,13 @@ int making_finish(struct making *m, const void *ctx)
 	now_bytes = quota_overhead(m->dev);
 	is_alone = is_alone && is_only_change(m);
 	if (rc == -ENOTSUP && own_row_find(m->dev, ctx)) {
+		has_row_found = true;
 		rc = still_reconcile_soon(m->dev, QUOTA_CONTEXT);
 		now_bytes = quota_overhead(m->dev);
 	}
 	if (rc == 0) {
 		m->cost_bytes = now_bytes > m->before_bytes ? now_bytes - m->before_bytes : 0;
-		learn(m, is_alone);
+		learn(m, is_alone, has_row_found);
 	}
 	/* Who waited for it finds what was learnt. */
 	end_unseen(m, rc);

@@ -220,10 +220,10 @@ static uint64_t bytes_of(struct overhead *o, CUlibrary library, const void *ctx,
 	struct library_need need = find_need(library);
 	uint64_t bytes = 0;
 
-	if (!library_is_there(library, ctx, LIBRARY_DATA)) {
-		overhead_expect(o, need.calls);
+	/* Where they are there, that is nothing; but a heap that found no room then. */
+	overhead_expect(o, need.calls);
+	if (!library_is_there(library, ctx, LIBRARY_DATA))
 		bytes = need.bytes;
-	}
 	if (part == LIBRARY_CODE && !loading_is_eager() &&
 	    !library_is_there(library, ctx, LIBRARY_CODE))
 		bytes = bytes_sum(bytes, bytes_round_up(need.code_bytes ? need.code_bytes : 1,
@@ -248,6 +248,7 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 {
 	const void *ctx;
 	struct cuda_ord ord;
+	bool came;
 
 	if (res != CUDA_SUCCESS) {
 		overhead_cancel(o);
@@ -255,9 +256,11 @@ CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum lib
 	}
 	if (library)
 		overhead_lodge(o, library, library_need(library).shared_bytes);
-	/* Without memory for what is awaited: no call takes the library out again. */
-	overhead_came(o, library);
+	came = overhead_came(o, library);
 	res = overhead_finish_lasting(o);
+	/* No call takes the library out again: what is awaited for it is asked for each time. */
+	if (res == CUDA_SUCCESS && !came)
+		res = enter_refused(-EDQUOT, o->dev, o->calls.heap_bytes);
 	if (loading_is_eager())
 		part = LIBRARY_CODE;
 	if (!o->counts || !gpu_cuda_current(&ord, &ctx))

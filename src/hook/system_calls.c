@@ -8,6 +8,7 @@
 #include "core/promise.h"
 #include "core/quota.h"
 #include "core/track.h"
+#include "core/untold.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "hook/first_launch.h"
@@ -149,4 +150,43 @@ void system_calls_limit(CUlimit limit, size_t value)
 
 	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE)
 		promise_change(current(&ord), heap_bytes(value));
+}
+
+/* What more was charged for the context's heap goes by an address inside of it: no handle is. */
+static const void *heap_owner(const void *ctx)
+{
+	return (const char *)ctx + 1;
+}
+
+/* Of what more was charged for the heap, so much goes; what that was. */
+static uint64_t lessen(const void *ctx, struct dev dev, uint64_t less_bytes)
+{
+	uint64_t bytes[RATION_DEVICES] = { 0 }, gone_bytes;
+
+	untold_take(heap_owner(ctx), bytes);
+	gone_bytes = bytes_least(bytes[dev.v], less_bytes);
+	untold_add(heap_owner(ctx), ctx, dev, bytes[dev.v] - gone_bytes);
+	quota_move(dev, QUOTA_MODULE, QUOTA_CONTEXT, gone_bytes);
+	return gone_bytes;
+}
+
+uint64_t system_calls_limit_untold(CUlimit limit, struct dev dev, size_t before, size_t value,
+				   uint64_t reserved_bytes)
+{
+	struct cuda_ord ord;
+	const void *ctx = current(&ord);
+	bool is_heap = limit == CU_LIMIT_MALLOC_HEAP_SIZE;
+
+	if (!ctx)
+		return reserved_bytes;
+	if (is_heap && value < before)
+		return bytes_sum(reserved_bytes,
+				 lessen(ctx, dev, heap_bytes(before) - heap_bytes(value)));
+	/* Without a module that brings it, it is charged with that; a buffer takes nothing. */
+	if (is_heap ? promise_is_wanted(ctx) : limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+		return reserved_bytes;
+	/* What is untold counts as module. */
+	quota_move(dev, QUOTA_CONTEXT, QUOTA_MODULE, reserved_bytes);
+	untold_add(is_heap ? heap_owner(ctx) : NULL, ctx, dev, reserved_bytes);
+	return 0;
 }

@@ -39,3 +39,11 @@ uint64_t system_calls_limit_bytes(CUlimit limit, size_t before, size_t value);
 
 /* It was set. */
 void system_calls_limit(CUlimit limit, size_t value);
+
+/*
+ * As that, where the card cannot be asked: of `reserved_bytes` for it on the device, what stays
+ * charged until the context ends is noted (core/untold.h). The rest, and what a smaller heap that
+ * is not there yet takes less, is the caller's to release.
+ */
+uint64_t system_calls_limit_untold(CUlimit limit, struct dev dev, size_t before, size_t value,
+				   uint64_t reserved_bytes);

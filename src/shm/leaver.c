@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "shm/account.h"
+#include "shm/heir.h"
 
 #include <pthread.h>
 
@@ -94,9 +95,14 @@ bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byt
 	case OCCUPANT_DEAD:
 		is_gone = true;
 	}
-	if (is_gone)
-		forget(index);
-	return is_gone;
+	if (!is_gone)
+		return false;
+	if (!heir_have_looked(own, index)) {
+		note(s, index);
+		return false;
+	}
+	forget(index);
+	return true;
 }
 
 uint64_t leaver_bytes(const struct ration_region *own, int dev)

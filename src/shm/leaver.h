@@ -11,8 +11,9 @@
 #define LEAVER_GONE_NS INT64_C(2000000000)
 
 /*
- * Looks at the owner of slot `index` (occupant_look()): true when all that he had has gone. The
- * caller has the right to reap the slot, with OCCUPANT_BYTE_FREE also its byte.
+ * Looks at the owner of slot `index` (occupant_look()): true when all that he had has gone, or is
+ * another's who has looked (shm/heir.h). The caller has the right to reap the slot, with
+ * OCCUPANT_BYTE_FREE also its byte.
  */
 bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byte byte);
 

@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "shm/account.h"
 #include "shm/doubted.h"
+#include "shm/heir.h"
 #include "shm/kept.h"
 #include "shm/leaver.h"
 #include "shm/lock.h"
@@ -105,6 +106,7 @@ static void give_back(struct region *r, unsigned index)
 	doubted_clear(r->own, index);
 	kept_clear(r->own, index);
 	residency_clear(r->own, index);
+	heir_clear(r->own, index);
 }
 
 /* A freed slot shows zeros: some monitors add up all 1024 whatever their status. */

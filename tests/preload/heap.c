@@ -1,5 +1,5 @@
 /* What the driver's own functions that kernels call take, and when: heap, stack, launches. */
-#include "client.h"
+#include "client_held.h"
 
 #include <pthread.h>
 
@@ -12,6 +12,10 @@
 
 static const char heap_image[] = IMAGE(MALLOC);
 static const char plain_image[] = IMAGE("");
+static const char deep_image[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n" MALLOC
+	".visible .entry empty()\n{\n\t.local .align 8 .b8 depot[1536];\n\tret;\n}\n"
+	".visible .entry spin(.param .u64 ns)\n{\n\tret;\n}\n";
 static const char launching_image[] = IMAGE(LAUNCHES);
 
 #define HEAP_BYTES (64 * MIB)
@@ -183,6 +187,75 @@ static void library(int argc, char **argv)
 	client_pause("launched");
 }
 
+struct question {
+	CUcontext ctx;
+	CUkernel kernel;
+	CUfunction func;
+	CUresult answer;
+};
+
+static void *ask(void *arg)
+{
+	struct question *q = arg;
+
+	OK(cuCtxSetCurrent(q->ctx));
+	q->answer = cuKernelGetFunction(&q->func, q->kernel);
+	return NULL;
+}
+
+/*
+ * raced: whoever had it reserved is unloaded while a library comes, and another has the room. The
+ * library is asked for it until there is some.
+ */
+static void raced(int argc, char **argv)
+{
+	struct client_held held = client_held_find();
+	struct question q;
+	CUdeviceptr at[200];
+	CUlibrary library;
+	CUmodule module;
+	int count = 0;
+
+	(void)argc;
+	(void)argv;
+	q.ctx = client_start();
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(cuModuleLoadData(&module, heap_image));
+	OK(cuLibraryLoadData(&library, heap_image, NULL, NULL, 0, NULL, NULL, 0));
+	OK(cuLibraryGetKernel(&q.kernel, library, "empty"));
+	client_held_start(&held, ask, &q);
+	OK(cuModuleUnload(module));
+	while (cuMemAlloc_v2(&at[count], 2 * MIB) == CUDA_SUCCESS)
+		count++;
+	client_held_end(&held);
+	SAME(q.answer, CUDA_ERROR_OUT_OF_MEMORY);
+	while (cuMemAlloc_v2(&at[count], 2 * MIB) == CUDA_SUCCESS)
+		count++;
+	IS(cuKernelGetFunction(&q.func, q.kernel), CUDA_ERROR_OUT_OF_MEMORY);
+	IS(launch((CUfunction)(void *)q.kernel), CUDA_ERROR_OUT_OF_MEMORY);
+	while (count)
+		OK(cuMemFree_v2(at[--count]));
+	OK(cuKernelGetFunction(&q.func, q.kernel));
+	client_pause("loaded");
+	OK(launch(q.func));
+	client_pause("launched");
+}
+
+/* deep: it comes with a launch that has more local memory reserved than it takes. */
+static void deep(int argc, char **argv)
+{
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(cuModuleLoadData(&module, deep_image));
+	client_pause("loaded");
+	OK(launch(function_of(module)));
+	client_pause("launched");
+}
+
 /* waiting: room for launches of the device's own. */
 static void waiting(int argc, char **argv)
 {
@@ -230,6 +303,59 @@ static void blind(int argc, char **argv)
 	OK(cuModuleLoadData(&one, heap_image));
 	CHECK(client_charged(0) < before + 2 * HEAP_TAKES + 64 * MIB);
 	OK(launch(function_of(one)));
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(client_charged(0), before);
+}
+
+/* stays: so does a module that the driver does not unload, and goes when it does. */
+static void stays(int argc, char **argv)
+{
+	uint64_t before, loaded;
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	before = client_charged(0);
+	OK(cuModuleLoadData(&module, plain_image));
+	loaded = client_charged(0);
+	CHECK(loaded > before);
+	IS(cuModuleUnload(module), CUDA_ERROR_UNKNOWN);
+	SAME(client_charged(0), loaded);
+	OK(cuModuleUnload(module));
+	SAME(client_charged(0), before);
+}
+
+/* raised: and a limit of what a launch is to bring, or the call has. */
+static void raised(int argc, char **argv)
+{
+	const CUlimit waiting = CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
+	uint64_t before, loaded, launches;
+	CUmodule module, launching;
+	CUcontext ctx;
+	size_t value;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	before = client_charged(0);
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuModuleLoadData(&module, heap_image));
+	loaded = client_charged(0);
+	OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	SAME(client_charged(0), loaded + HEAP_BYTES - value);
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, value));
+	SAME(client_charged(0), loaded);
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 64 * MIB));
+	SAME(client_charged(0), loaded);
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES));
+	OK(launch(function_of(module)));
+	OK(cuModuleLoadData(&launching, launching_image));
+	launches = client_charged(0);
+	OK(cuCtxSetLimit(waiting, 8192));
+	CHECK(client_charged(0) > launches + 50 * MIB);
+	client_pause("raised");
 	OK(cuCtxDestroy_v2(ctx));
 	SAME(client_charged(0), before);
 }
@@ -285,7 +411,9 @@ static void threads(int argc, char **argv)
 static const struct client_case cases[] = {
 	{ "late", late },       { "refused", refused }, { "unloaded", unloaded },
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
-	{ "threads", threads }, { "blind", blind },     { NULL, NULL },
+	{ "threads", threads }, { "deep", deep },       { "blind", blind },
+	{ "stays", stays },     { "raised", raised },   { "raced", raced },
+	{ NULL, NULL },
 };
 
 int main(int argc, char **argv)

@@ -136,6 +136,26 @@ static void keep(int argc, char **argv)
 	client_pause_or_end("closed");
 }
 
+/* swap BYTES: gives memory, and keeps what the handle in the line that comes is of. */
+static void swap(int argc, char **argv)
+{
+	char line[2 * sizeof(CUipcMemHandle) + 2];
+	CUipcMemHandle handle;
+	CUdeviceptr addr;
+
+	(void)argc;
+	start();
+	make(strtoull(argv[0], NULL, 0), &handle);
+	say_handle(&handle);
+	puts("given");
+	fflush(stdout);
+	CHECK(fgets(line, sizeof(line), stdin));
+	line[strcspn(line, "\n")] = 0;
+	handle = read_handle(line);
+	OK(cuIpcOpenMemHandle_v2(&addr, handle, FLAGS));
+	client_pause_or_end("taken");
+}
+
 static CUcontext shared_ctx;
 
 /* Opens, looks and closes, again and again. */
@@ -287,10 +307,10 @@ static void close_sockets(int argc, char **argv)
 }
 
 static const struct client_case cases[] = {
-	{ "give", give },           { "take", take }, { "open", open_only },
-	{ "end", end_context },     { "keep", keep }, { "threads", threads },
-	{ "twice", open_twice },    { "own", own },   { "fork", fork_child },
-	{ "close", close_sockets },
+	{ "give", give },       { "take", take },           { "open", open_only },
+	{ "swap", swap },       { "end", end_context },     { "keep", keep },
+	{ "threads", threads }, { "twice", open_twice },    { "own", own },
+	{ "fork", fork_child }, { "close", close_sockets },
 };
 
 int main(int argc, char **argv)

@@ -152,8 +152,8 @@ def test_segments_of_two_processes_on_two_devices(place):
 
 
 @pytest.mark.parametrize("seers", [0, 1, 2])
-def test_a_limit_below_a_context(place, seers):
-    """Two processes have seen what one costs: the next is refused before the driver is asked."""
+def test_a_limit_below_what_a_context_was_seen_to_cost(place, seers):
+    """One process has seen what one costs: the next is refused before the driver is asked."""
     place.settings["RATION_MEM"] = "512m"
     member = place.start("context", "member").await_word("member")
     for _ in range(seers):
@@ -161,7 +161,19 @@ def test_a_limit_below_a_context(place, seers):
     place.set_limit(CONTEXT // 2)
     done = place.run("context", "one", status=1, err=None, RATION_SIM_FAULT="cuDevicePrimaryCtxRetain:1=999")
     member.go().end()
-    assert f": {OUT_OF_MEMORY if seers == 2 else 999}, not 0" in done.err
+    assert f": {OUT_OF_MEMORY if seers else 999}, not 0" in done.err
+
+
+def test_a_first_context_above_the_limit_is_made_once(place):
+    """Nobody could know what it costs. Who made it does, and whoever comes after."""
+    place.settings["RATION_MEM"] = CONTEXT // 2
+    member = place.start("context", "member").await_word("member")
+    once = place.run("context", "one", status=1, err=None)
+    assert f": {OUT_OF_MEMORY}, not 0" in once.err and place.most() == CONTEXT
+    again = place.run("context", "one", status=1, err=None, RATION_SIM_FAULT="cuDevicePrimaryCtxRetain:1=999")
+    assert f": {OUT_OF_MEMORY}, not 0" in again.err
+    assert place.charged() == 0 and place.truth() == {}
+    member.go().end()
 
 
 def test_what_was_bound_and_is_let_go(place):

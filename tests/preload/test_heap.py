@@ -1,7 +1,7 @@
 """The heap of the kernels' malloc, and what else they need of the driver, never pass the limit."""
 import pytest
 
-from conftest import MIB
+from conftest import BUILD, MIB
 
 LIMIT = 400 * MIB
 LOADING = ["LAZY", "EAGER"]
@@ -66,6 +66,22 @@ def test_a_library(card, how):
     program.go().end()
 
 
+def test_a_library_that_comes_while_a_module_goes(place):
+    place.sim["sms"] = 16
+    place.settings.update(RATION_LOG="error", RATION_MEM=LIMIT, HELD="cuKernelGetFunction",
+                          LD_LIBRARY_PATH=f"{BUILD}/preload/holding:{BUILD}/sim")
+    program = place.start("heap", "raced").await_word("loaded")
+    awaits(place, 66 * MIB)
+    program.go().await_word("launched")
+    same(place)
+    program.go().end()
+
+
+def test_a_launch_with_local_memory(card):
+    card.start("heap", "deep").await_word("loaded").go().await_word("launched")
+    same(card)
+
+
 def test_launches_that_wait(card):
     program = card.start("heap", "waiting").await_word("loaded")
     same(card)
@@ -82,6 +98,18 @@ def test_where_the_card_cannot_be_asked(card):
     """What it has given is charged until it goes."""
     card.sim["pids"] = "bare"
     card.start("heap", "blind").await_word("unloaded").go().end()
+
+
+def test_a_module_that_is_not_unloaded_where_the_card_cannot_be_asked(card):
+    card.sim["pids"] = "bare"
+    card.settings["RATION_SIM_FAULT"] = "cuModuleUnload:1=999"
+    card.run("heap", "stays")
+
+
+def test_limits_where_the_card_cannot_be_asked(card):
+    """What a limit takes, or lets a launch take, is charged as what was loaded is."""
+    card.sim["pids"] = "bare"
+    card.start("heap", "raised").await_word("raised").go().end()
 
 
 def test_other_processes_find_the_room_taken(place):

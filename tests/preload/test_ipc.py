@@ -206,6 +206,45 @@ def test_what_a_dead_process_was_charged_for_its_heir_is(place):
     taker.go().end()
 
 
+@pytest.mark.parametrize("movable", ["true", "false"])
+def test_what_a_dead_process_exported_is_never_free(place, movable):
+    """It stays charged for it until whoever holds it has looked, though he cannot for long."""
+    # For both there is no room.
+    place.settings.update(RATION_MOVABLE=movable, RATION_MEM="1g")
+    giver, handle = give(place, 600 * MIB)
+    taker = place.start("ipc", "keep", handle).await_word("taken")
+    os.kill(taker.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, taker.pid, os.WSTOPPED | os.WNOWAIT)
+    giver.kill()
+    # Whoever comes next looks for the dead.
+    for _ in range(2):
+        assert opened(place, handle, err=None) != 0
+        assert 600 * MIB <= place.charged()
+    os.kill(taker.pid, signal.SIGCONT)
+    # What is imported by the driver's own handles the software GPU counts for nobody then.
+    is_object = movable == "true"
+    await_charged(place, 600 * MIB if is_object else 0, (600 * MIB if is_object else 0) + 2 * CONTEXT)
+    taker.go().await_word("closed")
+    await_charged(place, 0, 300 * MIB)
+    taker.go().end()
+
+
+def test_the_dead_do_not_wait_for_each_other(place):
+    """Each had exported memory and held what the other had."""
+    place.settings["RATION_MOVABLE"] = "false"
+    keeper = place.start("ipc", "give", 3 * MIB).await_word("given")
+    before = place.charged()
+    givers = [place.start("ipc", "swap", 100 * MIB) for _ in range(2)]
+    handles = [handle_of(program) for program in givers]
+    for program, handle in zip(givers, reversed(handles)):
+        program.popen.stdin.write(handle.encode())
+        program.go().await_word("taken")
+    for program in givers:
+        program.kill()
+    await_charged(place, before, before)
+    keeper.go().await_word("freed").go().end()
+
+
 def test_threads_open_and_close_at_once(place, other):
     givers = [give(place, size) for size in SIZES]
     taker = other.start("ipc", "threads", *(handle for _, handle in givers)).await_word("closed")

@@ -121,16 +121,16 @@ static void a_limit_below_what_others_saw(void)
 {
 	begin("8m");
 	learnt_note_context(dev0, CONTEXT);
-	learnt_saw_context(dev0, 3 * CONTEXT, true);
-	learnt_saw_context(dev0, 2 * CONTEXT, false);
+	learnt_saw_context(dev0, 3 * CONTEXT, LEARNT_ONCE);
+	learnt_saw_context(dev0, 2 * CONTEXT, LEARNT_AGAIN);
 	CHECK_EQ(learnt_context_least(dev0), 0);
-	learnt_saw_context(dev0, CONTEXT, true);
+	learnt_saw_context(dev0, CONTEXT, LEARNT_ONCE);
 	CHECK_EQ(learnt_context_least(dev0), CONTEXT);
 	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(model_look().contexts_made, 0);
 	CHECK_EQ(quota_used(dev0), 0);
 	/* One saw less, and it may be so again. */
-	learnt_saw_context(dev0, 7 * MIB, false);
+	learnt_saw_context(dev0, 7 * MIB, LEARNT_AGAIN);
 	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(model_look().contexts_made, 1);
 	/* What no card could hold nobody saw. */
@@ -138,14 +138,25 @@ static void a_limit_below_what_others_saw(void)
 	CHECK_EQ(learnt_context_least(dev0), 0);
 }
 
-/* What is seen here is left for the others; a process counts once. */
+/* Where one was sure, no other tries. */
+static void a_limit_below_what_one_surely_saw(void)
+{
+	begin("8m");
+	learnt_note_context(dev0, CONTEXT);
+	learnt_saw_context(dev0, CONTEXT, LEARNT_SURELY);
+	CHECK(retain() == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(model_look().contexts_made, 0);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+/* What is seen here is left for the others; who had nothing on the card before is sure of it. */
 static void what_is_seen_is_told(void)
 {
 	begin("100m");
 	CHECK(retain() == CUDA_SUCCESS);
 	hook_cuCtxDestroy_v2(create());
 	CHECK_EQ(quota_device(dev0)->context_least_bytes, CONTEXT);
-	CHECK_EQ(quota_device(dev0)->context_seers, 1);
+	CHECK_EQ(quota_device(dev0)->context_seers, LEARNT_SURELY);
 }
 
 static void load_meanwhile(void)
@@ -288,6 +299,7 @@ int main(void)
 		fresh_test(a_wrong_figure_is_found_out),
 		fresh_test(a_limit_below_a_context),
 		fresh_test(a_limit_below_what_others_saw),
+		fresh_test(a_limit_below_what_one_surely_saw),
 		fresh_test(what_is_seen_is_told),
 		fresh_test(modules_are_not_in_the_cost),
 		fresh_test(users_keep_a_context),

@@ -46,12 +46,12 @@ static void they_count_until_they_are_gone(void)
 	lodger_enter(&modules[0], &other_ctx, dev1, BLOCK);
 	lodger_over(taken, true);
 	CHECK_EQ(lodger_stay(dev1, 2 * BLOCK), BLOCK);
-	lodger_end_context(&other_ctx);
+	lodger_end_context(&other_ctx, UINT64_MAX);
 	CHECK(!lodger_any(dev1));
 	/* It is on the card until it is looked at. */
 	CHECK(lodger_stays(dev1));
 	CHECK_EQ(lodger_stay(dev0, 1000 * BLOCK), 1000 * BLOCK);
-	lodger_end_context(&ctx);
+	lodger_end_context(&ctx, UINT64_MAX);
 	CHECK(!lodger_any(dev0));
 	CHECK_EQ(lodger_stay(dev0, BLOCK), 0);
 }

@@ -1,4 +1,6 @@
+#include "core/context.h"
 #include "core/library.h"
+#include "core/lodger.h"
 #include "core/module.h"
 #include "core/untold.h"
 
@@ -43,11 +45,11 @@ static void they_end_with_what_they_are_of(void)
 			     &(struct module_facts){ .owner = i % 2 ? &library : NULL,
 						     .ctx = i % 3 ? &ctx : &other_ctx });
 	module_end_library(NULL);
-	module_end_context(NULL);
+	module_end_context(NULL, UINT64_MAX);
 	module_end_library(&library);
 	for (int i = 0; i < 2000; i++)
 		CHECK(module_find(&handles[i], &found) == (i % 2 == 0));
-	module_end_context(&ctx);
+	module_end_context(&ctx, UINT64_MAX);
 	for (int i = 0; i < 2000; i++)
 		CHECK(module_find(&handles[i], &found) == (i % 6 == 0));
 }
@@ -70,7 +72,7 @@ static void a_library_has_its_code_later(void)
 	CHECK(library_any(dev0));
 	CHECK(library_is_in(&library, &other_ctx, LIBRARY_DATA));
 	/* The next context may have the same handle. */
-	library_end_context(&ctx);
+	library_end_context(&ctx, UINT64_MAX);
 	CHECK(!library_any(dev1) && library_any(dev0));
 	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
 	CHECK(library_is_in(&library, &other_ctx, LIBRARY_CODE));
@@ -123,16 +125,72 @@ static void what_is_untold_ends_once(void)
 	untold_add(&handles[0], &ctx, dev0, 40);
 	untold_add(&handles[1], NULL, dev1, 80);
 	untold_take(NULL, bytes);
-	untold_take_context(NULL, bytes);
+	untold_take_context(NULL, UINT64_MAX, bytes);
 	CHECK(bytes[0] == 0 && bytes[1] == 0);
 	untold_take(&library, bytes);
 	CHECK(bytes[0] == 10 && bytes[1] == 20);
 	untold_take(&library, bytes);
-	untold_take_context(&ctx, bytes);
+	untold_take_context(&ctx, UINT64_MAX, bytes);
 	CHECK(bytes[0] == 50 && bytes[1] == 20);
 	untold_take(&handles[0], bytes);
 	untold_take(&handles[1], bytes);
 	CHECK(bytes[0] == 50 && bytes[1] == 100);
+}
+
+/* A context that was made meanwhile has the handle of one that ended: what came to it stays. */
+static void what_is_anothers_by_now_stays(void)
+{
+	const struct module_facts facts = { .dev = { 1 }, .ctx = &ctx };
+	uint64_t bytes[RATION_DEVICES] = { 0 }, mark;
+	struct module_facts found;
+
+	context_init();
+	module_init();
+	library_init();
+	lodger_init();
+	untold_init();
+	context_enter(&ctx, dev1, 0);
+	for (int i = 0; i < 2; i++) {
+		module_enter(&handles[i], &facts);
+		lodger_enter(&handles[i], &ctx, dev1, 4096);
+	}
+	library_enter(&library, &ctx, dev1, LIBRARY_CODE);
+	untold_add(&handles[0], &ctx, dev1, 10);
+	mark = context_mark();
+	context_enter(&ctx, dev1, 0);
+	library_end_context(&ctx, UINT64_MAX);
+	library_enter(&library, &ctx, dev1, LIBRARY_CODE);
+	module_enter(&handles[1], &facts);
+	lodger_enter(&handles[1], &ctx, dev1, 4096);
+	untold_add(&handles[1], &ctx, dev1, 20);
+	library_end_context(&ctx, mark);
+	module_end_context(&ctx, mark);
+	lodger_end_context(&ctx, mark);
+	untold_take_context(&ctx, mark, bytes);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_CODE));
+	CHECK(!module_find(&handles[0], &found) && module_find(&handles[1], &found));
+	CHECK(lodger_any(dev1));
+	CHECK_EQ(bytes[1], 10);
+	mark = context_mark();
+	lodger_end_context(&ctx, mark);
+	CHECK(!lodger_any(dev1));
+}
+
+/* An unload that the driver refuses leaves it charged for its owner. */
+static void what_is_untold_of_an_owner_that_stays(void)
+{
+	uint64_t bytes[RATION_DEVICES] = { 0 };
+	char going;
+
+	untold_init();
+	untold_add(&library, &ctx, dev0, 10);
+	untold_rename(NULL, &going);
+	untold_rename(&library, &going);
+	/* Another has its handle. */
+	untold_add(&library, &ctx, dev0, 20);
+	untold_rename(&going, &library);
+	untold_take(&library, bytes);
+	CHECK_EQ(bytes[0], 30);
 }
 
 int main(void)
@@ -143,6 +201,8 @@ int main(void)
 		fresh_test(a_library_has_its_code_later),
 		fresh_test(what_was_refused_is_there),
 		fresh_test(what_is_untold_ends_once),
+		fresh_test(what_is_anothers_by_now_stays),
+		fresh_test(what_is_untold_of_an_owner_that_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,26 @@ static void until_it_has_come(void)
 	promise_end_context(NULL);
 }
 
+/* What was reserved for something else comes in part. */
+static void beside_something_else(void)
+{
+	promise_init();
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	/* 500 were there and 20 reserved: up to 22 more may be that. */
+	promise_may_lack(dev0, 20 * MIB);
+	CHECK_EQ(promise_look(dev0, 586 * MIB, 522 * MIB), 66 * MIB);
+	/* That was of one look. */
+	CHECK_EQ(promise_look(dev0, 586 * MIB, 566 * MIB), 66 * MIB);
+	promise_may_lack(dev0, 20 * MIB);
+	CHECK_EQ(promise_look(dev0, 586 * MIB, 566 * MIB), 0);
+	/* More than the heap may all be something else. */
+	promise_make(&other_ctx, dev0, &module, 66 * MIB);
+	promise_may_lack(dev0, 80 * MIB);
+	CHECK_EQ(promise_look(dev0, 646 * MIB, 570 * MIB), 66 * MIB);
+	promise_end_context(&ctx);
+	promise_end_context(&other_ctx);
+}
+
 /* Where no look at the card will say that it has come. */
 static void kept(void)
 {
@@ -149,6 +169,7 @@ int main(void)
 		fresh_test(awaited_for_its_owners),
 		fresh_test(until_it_has_come),
 		fresh_test(of_another_size),
+		fresh_test(beside_something_else),
 		fresh_test(kept),
 		fresh_test(gone_since),
 		fresh_test(of_a_handle_that_is_anothers_now),

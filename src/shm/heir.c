@@ -1,0 +1,134 @@
+#include "shm/heir.h"
+
+#include "base/process.h"
+#include "shm/residency.h"
+
+#include <pthread.h>
+
+/* One look may have been under way; the one after it has seen what was left. */
+enum { LOOKS = 2 };
+
+/* A dead exporter, as this process has seen it; all zero: none. */
+struct dead {
+	uint64_t until; /* the number of the round whose end it waits for */
+	uint64_t start_ticks;
+	uint32_t pid, lifeline;
+};
+
+/* In a round all that import look; who dies in the midst of one waits for the next too. */
+struct heir_state {
+	pthread_mutex_t mutex; /* zero is an unlocked one; orders the rest */
+	uint64_t round;        /* those that have ended */
+	bool is_under_way;
+	uint32_t seen[HAMI_SLOTS]; /* looks of each importer when it began; 0: none */
+	struct dead of[HAMI_SLOTS];
+};
+PROCESS_STATE(heir_state, state);
+
+static uint64_t *word_of(struct ration_region *own, unsigned slot)
+{
+	return &own->exporters[slot / 64];
+}
+
+static uint64_t bit_of(unsigned slot)
+{
+	return UINT64_C(1) << slot % 64;
+}
+
+void heir_note_export(struct ration_region *own, unsigned slot)
+{
+	if (!(__atomic_load_n(word_of(own, slot), __ATOMIC_RELAXED) & bit_of(slot)))
+		__atomic_fetch_or(word_of(own, slot), bit_of(slot), __ATOMIC_SEQ_CST);
+}
+
+void heir_clear(struct ration_region *own, unsigned slot)
+{
+	if (__atomic_load_n(word_of(own, slot), __ATOMIC_RELAXED) & bit_of(slot))
+		__atomic_fetch_and(word_of(own, slot), ~bit_of(slot), __ATOMIC_SEQ_CST);
+}
+
+static uint32_t looks_of(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->hint[slot], __ATOMIC_RELAXED) ?
+		       residency_import_looks(own, slot) :
+		       0;
+}
+
+/* mutex held. A slot that is another's by now says less or nothing. */
+static bool have_all_looked(const struct ration_region *own)
+{
+	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
+		uint32_t looks;
+
+		if (!state.s.seen[i])
+			continue;
+		looks = looks_of(own, i);
+		if (looks && looks - state.s.seen[i] < LOOKS)
+			return false;
+	}
+	return true;
+}
+
+/* mutex held. */
+static void begin_round(const struct ration_region *own)
+{
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		state.s.seen[i] = looks_of(own, i);
+	state.s.is_under_way = true;
+}
+
+/* mutex held: what the dead owner of the slot waits for. */
+static struct dead *note(const struct ration_region *own, unsigned slot)
+{
+	const struct ration_slot *s = &own->slots[slot];
+	struct dead *d = &state.s.of[slot];
+
+	if (d->until && d->start_ticks == s->start_ticks && d->lifeline == s->lifeline &&
+	    d->pid == s->pid)
+		return d;
+	*d = (struct dead){ .until = state.s.round + (state.s.is_under_way ? 2 : 1),
+			    .start_ticks = s->start_ticks,
+			    .pid = s->pid,
+			    .lifeline = s->lifeline };
+	return d;
+}
+
+/* mutex held. */
+static bool have_looked(const struct ration_region *own, unsigned slot)
+{
+	struct dead *d;
+
+	if (state.s.is_under_way && have_all_looked(own)) {
+		state.s.round++;
+		state.s.is_under_way = false;
+	}
+	d = note(own, slot);
+	if (d->until > state.s.round && !state.s.is_under_way) {
+		begin_round(own);
+		/* Where nobody imports it is over at once. */
+		if (have_all_looked(own)) {
+			state.s.round++;
+			state.s.is_under_way = false;
+		}
+	}
+	if (d->until > state.s.round)
+		return false;
+	*d = (struct dead){ .until = 0 };
+	return true;
+}
+
+bool heir_have_looked(struct ration_region *own, unsigned slot)
+{
+	bool is_over;
+
+	/* The dead hold nothing of others'; two that had each other's would wait for ever. */
+	__atomic_store_n(&own->residency[slot].import_looks, 0, __ATOMIC_SEQ_CST);
+	if (!(__atomic_load_n(word_of(own, slot), __ATOMIC_SEQ_CST) & bit_of(slot)))
+		return true;
+	/* Before the lock: a child forked while it is held must find it free. */
+	process_wipe_on_fork(&state, sizeof(state));
+	pthread_mutex_lock(&state.s.mutex);
+	is_over = have_looked(own, slot);
+	pthread_mutex_unlock(&state.s.mutex);
+	return is_over;
+}

@@ -56,6 +56,12 @@ static struct {
 	CUgraphExec exec;
 	struct span *kept;
 	int64_t *rounds_ns;
+	/* Looked up once, as programs do. */
+	__typeof__(&cuLaunchKernel) launch;
+	__typeof__(&cuGraphLaunch) launch_graph;
+	__typeof__(&cuStreamSynchronize) wait;
+	__typeof__(&cuEventRecord) record;
+	__typeof__(&cuEventSynchronize) wait_event;
 } b = { .depth = 64, .streams = 1 };
 
 static void parse(int argc, char **argv)
@@ -91,7 +97,7 @@ static void launch(CUstream stream, uint64_t index)
 	CUdeviceptr out = b.spans + index % KEPT * sizeof(struct span);
 	void *params[] = { &b.ns, &out };
 
-	CHECK(DRIVER(b.cuda, cuLaunchKernel)(b.spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	CHECK(b.launch(b.spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
 static void make_graph(void)
@@ -112,6 +118,11 @@ static void start(void)
 
 	b.cuda = driver_open("libcuda.so.1");
 	driver_begin(b.cuda);
+	b.launch = DRIVER(b.cuda, cuLaunchKernel);
+	b.launch_graph = DRIVER(b.cuda, cuGraphLaunch);
+	b.wait = DRIVER(b.cuda, cuStreamSynchronize);
+	b.record = DRIVER(b.cuda, cuEventRecord);
+	b.wait_event = DRIVER(b.cuda, cuEventSynchronize);
 	CHECK(DRIVER(b.cuda, cuModuleLoadData)(&module, ptx));
 	CHECK(DRIVER(b.cuda, cuModuleGetFunction)(&b.spin, module, "spin"));
 	CHECK(DRIVER(b.cuda, cuMemAlloc_v2)(&b.spans, KEPT * sizeof(struct span)));
@@ -164,16 +175,16 @@ static void round_once(uint64_t i)
 	CUstream stream = b.stream[i % (uint64_t)b.streams];
 
 	if (b.nodes)
-		CHECK(DRIVER(b.cuda, cuGraphLaunch)(b.exec, stream));
+		CHECK(b.launch_graph(b.exec, stream));
 	else
 		launch(stream, i);
 	if (b.depth == 1) {
-		CHECK(DRIVER(b.cuda, cuStreamSynchronize)(stream));
+		CHECK(b.wait(stream));
 		return;
 	}
 	if (i >= (uint64_t)b.depth)
-		CHECK(DRIVER(b.cuda, cuEventSynchronize)(b.event[i % (uint64_t)b.depth]));
-	CHECK(DRIVER(b.cuda, cuEventRecord)(b.event[i % (uint64_t)b.depth], stream));
+		CHECK(b.wait_event(b.event[i % (uint64_t)b.depth]));
+	CHECK(b.record(b.event[i % (uint64_t)b.depth], stream));
 }
 
 static void keep(uint64_t count, int run)

@@ -47,6 +47,11 @@ uint64_t pid_ipc_namespace(void)
 	return namespace_at("/proc/self/ns/ipc");
 }
 
+uint64_t pid_mount_namespace(void)
+{
+	return namespace_at("/proc/thread-self/ns/mnt");
+}
+
 static uint64_t namespace_of(int pid, const char *kind)
 {
 	char path[64];

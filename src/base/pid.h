@@ -9,6 +9,9 @@ uint64_t pid_namespace(void);
 /* Likewise the IPC namespace. */
 uint64_t pid_ipc_namespace(void);
 
+/* Likewise the mount namespace of the calling thread. */
+uint64_t pid_mount_namespace(void);
+
 /*
  * When process `pid` of our own namespace began, as it reads that itself: clock_process_start(),
  * or 0 where /proc is another namespace's, or its time namespace is not known to be ours.

@@ -104,10 +104,10 @@ void charge_freed_handle(struct handle_freed freed);
 void charge_freed_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
 /*
- * Memory that is gone for the program, and perhaps not for the card: one of our imports may keep
- * that of a handle, and no call tells which. So the charge goes on as overhead until a look at the
- * card says what is still held. Nobody finds room in it before that; where the card cannot be
- * asked, it is given up.
+ * Memory that is gone for the program, and perhaps not for the card: one of our imports, or what it
+ * was bound to, may keep that of a handle, and no call tells which. So the charge goes on as
+ * overhead until a look at the card says what is still held. Nobody finds room in it before that;
+ * where the card cannot be asked, it is given up.
  */
 void charge_keep(struct handle_freed freed);
 

@@ -4,6 +4,7 @@
  */
 #include "core/charge.h"
 
+#include "core/bound.h"
 #include "core/handed.h"
 #include "core/hole.h"
 #include "core/lodger.h"
@@ -18,7 +19,7 @@ static void end_memory(struct handle_freed freed)
 	track_physical_add(freed.dev, -(int64_t)freed.bytes);
 	freed.bytes = handed_keep(freed.dev, freed.bytes);
 	if (quota_counts_contexts() &&
-	    (handle_has_imports(freed.dev) || track_has_weightless(freed.dev)))
+	    (handle_has_imports(freed.dev) || bound_any() || track_has_weightless(freed.dev)))
 		charge_keep(freed);
 	else
 		quota_release(freed.dev, QUOTA_DATA, freed.bytes);

@@ -19,19 +19,25 @@
 struct clockmap {
 	bool is_set;
 	bool is_probed;
-	int64_t at_gpu_ns;    /* the offset is that of this moment */
-	double offset_ns;     /* CPU minus GPU time, of the earliest probes */
-	double mean_ns;       /* what the mean probe's is more than that: negative */
-	double rate;          /* by which the offset grows */
-	double error_ns;      /* usual error of a round */
-	int64_t round_gpu_ns; /* the earliest probe of the last round */
-	uint32_t probes;      /* in this round */
-	double best_error_ns; /* its earliest */
+	int64_t at_gpu_ns;      /* the offset is that of this moment */
+	double offset_ns;       /* CPU minus GPU time, of the earliest probes */
+	double mean_ns;         /* what the mean probe's is more than that: negative */
+	double rate;            /* by which the offset grows */
+	double error_ns;        /* usual error of a round */
+	int64_t call_ns;        /* what a probe's record call usually takes */
+	double rate_span_ns;    /* how far apart two probes are that tell the rate */
+	int64_t rated_gpu_ns;   /* the first of them */
+	double rated_offset_ns; /* its offset */
+	uint32_t probes;        /* in this round */
+	double best_error_ns;   /* its earliest */
 	int64_t best_gpu_ns;
 };
 
-/* A probe ran at gpu_ns; its record call returned at submit_ns. */
-void clockmap_probe(struct clockmap *map, int64_t gpu_ns, int64_t submit_ns);
+/*
+ * A probe ran at gpu_ns; its record call lasted from begin_ns to submit_ns. One that took longer than
+ * usual does not count: the thread may have had to wait before it read the time.
+ */
+void clockmap_probe(struct clockmap *map, int64_t gpu_ns, int64_t begin_ns, int64_t submit_ns);
 
 /* Any other event: submitted at submit_ns, seen done at seen_ns. */
 void clockmap_bound(struct clockmap *map, int64_t gpu_ns, int64_t submit_ns, int64_t seen_ns);

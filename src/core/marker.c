@@ -20,30 +20,21 @@
 #define POLLED_NS (20 * NSEC_PER_USEC)
 /* What ends so soon after a launch was let through may have waited for that. */
 #define LET_SPAN_NS (5 * NSEC_PER_MSEC)
-/*
- * A probe of an idle stream that runs later than that waited for another process's turn. Alone on
- * an H200 nineteen of twenty ran within 80 us; to turn to a process takes it 130.
- */
-#define LATE_PROBE_NS (110 * NSEC_PER_USEC)
 /* Events read in steps of half a microsecond: a launch takes that at least. */
 #define SAMPLE_LEAST_NS INT64_C(500)
-/*
- * So long after a launch was held, and after another process was seen, launches get their
- * markers.
- */
+/* So long after a launch was held launches get their markers, where other processes were seen. */
 #define HELD_NS (100 * NSEC_PER_MSEC)
-#define CROWDED_NS NSEC_PER_SEC
 /* A start that runs so long after it was put waited for more than another process's turn or two. */
 #define WAITED_START_NS (5 * NSEC_PER_MSEC)
 /* A clock that is off by more than that is no longer, or not yet, of use. */
 #define CLOCK_SLACK_NS (50 * NSEC_PER_USEC)
 /*
  * Behind a METER_START that found its stream idle the launch begins so long after it: 0.5 to 6
- * us, mostly 4.3, on an H200. Behind another one it may have begun so much earlier: the clocks of
- * two processes differ by that.
+ * us, mostly 4.3, on an H200. Behind other work it begins 1 to 2 us later, which is the launch's own.
  */
 #define START_LEAD_NS INT64_C(2000)
-#define START_SLACK_NS (2 * NSEC_PER_USEC)
+/* One that runs so soon after it was put did not wait for anything in its stream. */
+#define START_DRY_NS (20 * NSEC_PER_USEC)
 /*
  * Between two probes of a tenant where other processes use the device; and of one of its
  * processes.
@@ -64,14 +55,9 @@ static bool is_within(const int64_t *moment_ns, int64_t span_ns, int64_t now_ns)
 	return was_ns > 0 && now_ns - was_ns < span_ns;
 }
 
-bool marker_is_crowded(const struct meter *meter, int64_t now_ns)
-{
-	return is_within(&meter->crowded_ns, CROWDED_NS, now_ns);
-}
-
 int64_t marker_probe_apart_ns(const struct meter *meter, int64_t now_ns)
 {
-	if (!marker_is_crowded(meter, now_ns))
+	if (!crowd_is_there(&meter->crowd, now_ns))
 		return 0;
 	/* Held launches have a METER_START, which is a probe too. */
 	if (!is_within(&meter->held_ns, HELD_NS, now_ns))
@@ -94,7 +80,7 @@ static void ask_start(struct meter_stream *stream)
  */
 static void want_start(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
-	if (is_within(&meter->held_ns, HELD_NS, now_ns) && marker_is_crowded(meter, now_ns))
+	if (is_within(&meter->held_ns, HELD_NS, now_ns) && crowd_is_there(&meter->crowd, now_ns))
 		ask_start(stream);
 }
 
@@ -125,7 +111,7 @@ static bool has_unmeasured(const struct meter_stream *stream, const struct repla
 }
 
 uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind, uint64_t handle,
-		    struct means_entry *work, int64_t now_ns)
+		    struct means_entry *work, int64_t begin_ns, int64_t now_ns)
 {
 	struct meter_stream *stream = meter_stream_of(meter, lane);
 	struct meter_marker *marker;
@@ -137,6 +123,7 @@ uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind
 	    stream->next - stream->first < METER_MARKERS) {
 		marker = &stream->markers[stream->next % METER_MARKERS];
 		*marker = (struct meter_marker){ .handle = handle, .kind = kind, .work = work };
+		marker->begin_ns = begin_ns;
 		marker->submit_ns = now_ns;
 		take_point(stream, &marker->point);
 		for (unsigned i = 0; i < REPLAY_LANES; i++)
@@ -223,7 +210,7 @@ static struct meter_marker *find_marker(struct meter *meter, const struct marker
 static bool is_alone(struct meter *meter, const struct meter_stream *stream, int64_t now_ns)
 {
 	if (!pace_is_alone(&meter->pace)) {
-		__atomic_store_n(&meter->crowded_ns, now_ns, __ATOMIC_RELAXED);
+		crowd_see(&meter->crowd, now_ns);
 		return false;
 	}
 	for (unsigned i = 0; i < meter->used; i++) {
@@ -249,7 +236,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .ring = &meter->pace.device->ring,
 				 .from_ns = stream->end_ns,
 				 .is_alone = is_alone(meter, stream, now_ns),
-				 .is_crowded = marker_is_crowded(meter, now_ns),
+				 .is_crowded = crowd_is_there(&meter->crowd, now_ns),
+				 .is_dry = stream->is_dry,
 				 .turn_ns = stream->turn_ns };
 	struct replay_result done;
 	int64_t forgiven_ns;
@@ -260,6 +248,8 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	stream->end_ns = done.end_ns;
 	if (done.has_waited)
 		stream->turn_ns = end_ns;
+	if (done.cost_ns > 0)
+		stream->is_dry = false;
 	/* What others made busy meanwhile says nothing of streams side by side. */
 	if (done.cost_ns > 0 && pace_is_alone(&meter->pace))
 		pace_overlap(&meter->pace, done.busy_ns + stream->unfinished_ns, done.cost_ns);
@@ -283,16 +273,18 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 		pace_progress(&meter->pace, now_ns);
 }
 
-void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int64_t gpu_ns)
+void marker_probe(struct meter *meter, uint64_t context, int64_t begin_ns, int64_t submit_ns,
+		  int64_t gpu_ns)
 {
 	struct meter_context *at;
 
 	pthread_mutex_lock(&meter->lock);
 	at = meter_context(meter, context, false);
-	if (at)
-		clockmap_probe(&at->clock, gpu_ns, submit_ns);
-	if (at && clockmap_cpu_ns(&at->clock, gpu_ns) - submit_ns > LATE_PROBE_NS)
-		__atomic_store_n(&meter->crowded_ns, submit_ns, __ATOMIC_RELAXED);
+	if (at) {
+		clockmap_probe(&at->clock, gpu_ns, begin_ns, submit_ns);
+		crowd_probe(&meter->crowd, clockmap_cpu_ns(&at->clock, gpu_ns) - submit_ns,
+			    submit_ns);
+	}
 	pthread_mutex_unlock(&meter->lock);
 }
 
@@ -353,6 +345,15 @@ static bool is_end_exact(const struct meter_marker *marker, int64_t at_ns)
 		marker->submit_ns - marker->point.last_ns <= LATE_AFTER_NS);
 }
 
+/*
+ * A METER_START that ran when it was put: the launch behind it comes so much later that the device may
+ * have turned to others meanwhile, whatever was predicted of what lay before.
+ */
+static bool is_start_dry(const struct meter_marker *marker, int64_t at_ns)
+{
+	return marker->kind == METER_START && at_ns - marker->submit_ns < START_DRY_NS;
+}
+
 /* lock held. */
 static void read_marker(struct meter *meter, struct meter_stream *stream,
 			const struct meter_marker *marker, const struct clockmap *clock,
@@ -365,6 +366,7 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 
 	settle(meter, stream, &marker->point, is_exact, at_ns, seen_ns);
 	stream->is_end_exact = is_exact;
+	stream->is_dry = is_start_dry(marker, at_ns);
 	if (marker->kind == METER_AFTER)
 		learn_launch(meter, stream, marker, clock, is_exact, at_ns, seen_ns);
 	stream->has_before = marker->kind == METER_BEFORE || marker->kind == METER_START;
@@ -373,8 +375,8 @@ static void read_marker(struct meter *meter, struct meter_stream *stream,
 	if (marker->kind == METER_RESUME)
 		stream->end_ns = clock_most_ns(stream->end_ns, at_ns);
 	if (marker->kind == METER_START)
-		stream->end_ns = clock_most_ns(stream->end_ns, was_idle ? at_ns + START_LEAD_NS :
-									  at_ns - START_SLACK_NS);
+		stream->end_ns = clock_most_ns(stream->end_ns,
+					       at_ns + (was_idle ? START_LEAD_NS : 0));
 }
 
 /*
@@ -406,7 +408,8 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 		if (context) {
 			clockmap_bound(&context->clock, gpu_ns, marker->submit_ns, seen_ns);
 			if (is_probe(stream, marker, &context->clock, gpu_ns))
-				clockmap_probe(&context->clock, gpu_ns, marker->submit_ns);
+				clockmap_probe(&context->clock, gpu_ns, marker->begin_ns,
+					       marker->submit_ns);
 			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}
 		stream->first++;

@@ -14,12 +14,12 @@ struct marker_query {
 };
 
 /*
- * A marker was put into the lane's stream, whose record call returned at now_ns. `work` for
+ * A marker was put into the lane's stream, whose record call lasted from begin_ns to now_ns. `work` for
  * METER_AFTER. Returns its number, or 0 when there is no room: the caller drops the event, the next
  * marker does its work.
  */
 uint64_t marker_put(struct meter *meter, struct lane *lane, enum meter_kind kind, uint64_t handle,
-		    struct means_entry *work, int64_t now_ns);
+		    struct means_entry *work, int64_t begin_ns, int64_t now_ns);
 
 /*
  * Streams with launches that no marker covers, the last of them not after before_ns: of all threads, or
@@ -48,11 +48,12 @@ bool marker_lost(struct meter *meter, const struct marker_query *query);
 
 /*
  * An event in a stream of the caller's own in this context, with nothing else in it: its record call
- * returned at submit_ns, it ran at gpu_ns. It tells where the context's clock stands, which the
+ * lasted from begin_ns to submit_ns, it ran at gpu_ns. It tells where the context's clock stands, which the
  * program's streams do not tell while they never run dry. The worker probes each
  * context about once a millisecond while something is launched in it.
  */
-void marker_probe(struct meter *meter, uint64_t context, int64_t submit_ns, int64_t gpu_ns);
+void marker_probe(struct meter *meter, uint64_t context, int64_t begin_ns, int64_t submit_ns,
+		  int64_t gpu_ns);
 
 /*
  * Two events one directly behind the other, with nothing between them, ran so far apart: the least that was
@@ -88,9 +89,6 @@ void marker_reached(struct meter *meter, const struct marker_point *point, int64
  */
 void marker_waited(struct meter *meter, uint64_t stream, uint64_t context, int64_t begin_ns,
 		   int64_t now_ns);
-
-/* Other processes were seen to use the device of late. Takes no lock. */
-bool marker_is_crowded(const struct meter *meter, int64_t now_ns);
 
 /*
  * How long after one probe of a context the next is due. Where other processes use the device, seldom: it

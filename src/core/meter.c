@@ -8,8 +8,9 @@
 /* Pairs of markers are this far apart on average; where the limit is far away, a millisecond. */
 #define PAIR_TIGHT_NS (500 * NSEC_PER_USEC)
 #define PAIR_LOOSE_NS NSEC_PER_MSEC
-/* Where the limit is not near a wait so soon after an end is left out. */
-#define WAIT_APART_NS (200 * NSEC_PER_USEC)
+/* Where the limit is not near a wait so soon after an end is left out, and that is no longer. */
+#define WAIT_APART_NS NSEC_PER_MSEC
+#define WAIT_SHORT_NS (200 * NSEC_PER_USEC)
 /* One unmeasured launch of an unknown kind stands in the way of the next for so long. */
 #define ALONE_NS (20 * NSEC_PER_MSEC)
 #define ALONE_LOOK_NS (50 * NSEC_PER_USEC)
@@ -134,7 +135,7 @@ bool meter_is_single(struct meter *meter, const struct lane *lane, int64_t now_n
 
 	pthread_mutex_lock(&meter->lock);
 	own = meter_stream_of(meter, lane);
-	is_single = is_new(own) || !marker_is_crowded(meter, now_ns);
+	is_single = is_new(own) || !crowd_is_there(&meter->crowd, now_ns);
 	for (unsigned i = 0; i < meter->used && is_single; i++) {
 		const struct meter_stream *other = &meter->streams[i];
 
@@ -190,7 +191,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 		return PACE_INFLIGHT;
 	}
 	thread->hold.is_linked = __atomic_load_n(&meter->is_linked, __ATOMIC_RELAXED);
-	thread->hold.is_crowded = marker_is_crowded(meter, now_ns);
+	thread->hold.is_crowded = crowd_is_there(&meter->crowd, now_ns);
 	pace_ask(&meter->pace, terms, &thread->hold, cost_ns, now_ns, &answer);
 	*out_until_ns = answer.until_ns;
 	if (answer.reason != PACE_GO) {
@@ -200,7 +201,7 @@ enum pace_reason meter_admit(struct meter *meter, struct meter_thread *thread, s
 		return answer.reason;
 	}
 	if (answer.has_others)
-		__atomic_store_n(&meter->crowded_ns, now_ns, __ATOMIC_RELAXED);
+		crowd_see(&meter->crowd, now_ns);
 	if (thread->held_from_ns)
 		pace_held(&meter->pace, now_ns - thread->held_from_ns);
 	thread->held_from_ns = 0;
@@ -283,9 +284,10 @@ bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int
 {
 	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
 
-	return now_ns - clock_least_ns(begin_ns, end_ns) < WAIT_APART_NS &&
+	return now_ns - end_ns < WAIT_APART_NS &&
+	       now_ns - clock_least_ns(begin_ns, now_ns) < WAIT_SHORT_NS &&
 	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
-	       !marker_is_crowded(meter, now_ns);
+	       !crowd_is_there(&meter->crowd, now_ns);
 }
 
 /* lock held: nothing of the stream is left. What its thread still has of it matches no key. */

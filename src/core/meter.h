@@ -24,6 +24,7 @@
 #pragma once
 
 #include "core/clockmap.h"
+#include "core/crowd.h"
 #include "core/means.h"
 #include "core/pace.h"
 #include "core/replay.h"
@@ -48,8 +49,8 @@ enum meter_kind {
 struct meter_marker {
 	uint64_t handle; /* 0: lost */
 	enum meter_kind kind;
-	int64_t submit_ns;        /* its record call had returned */
-	struct means_entry *work; /* METER_AFTER: what was launched */
+	int64_t begin_ns, submit_ns; /* of its record call */
+	struct means_entry *work;    /* METER_AFTER: what was launched */
 	struct replay_point point;
 };
 
@@ -63,8 +64,9 @@ struct meter_stream {
 	uint32_t settled_waits; /* of them, such as may wait */
 	int64_t balance_ns;     /* core/replay.h */
 	int64_t turn_ns;        /* likewise */
-	bool has_before;        /* the marker that was read last is a METER_BEFORE */
-	int64_t before_gpu_ns;  /* and ran then */
+	bool is_dry;           /* the marker that was read last is a METER_START, and found it so */
+	bool has_before;       /* the marker that was read last is a METER_BEFORE */
+	int64_t before_gpu_ns; /* and ran then */
 	uint32_t before_launches;
 	int64_t running_ns; /* up to here work that has not ended is debited */
 	int64_t unfinished_ns;
@@ -86,8 +88,8 @@ struct meter {
 	uint32_t share_pct; /* atomic: of the terms seen last */
 	uint32_t is_tight;  /* atomic: the limit is near, measure more often */
 	int64_t held_ns;    /* atomic: when a thread was held last */
-	int64_t crowded_ns; /* atomic: when another process was last seen to use the device */
-	int64_t wake_ns;    /* lock: from an end to the return of a call that waited for it */
+	struct crowd crowd;
+	int64_t wake_ns; /* lock: from an end to the return of a call that waited for it */
 	int64_t event_ns; /* lock: what an event takes the device; it runs that much after the work */
 	bool is_linked;   /* atomic: its kernels may wait for kernels elsewhere; never cleared */
 	struct means means;

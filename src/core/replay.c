@@ -163,7 +163,7 @@ static int64_t turn_ns(const struct replay *replay, const struct replay_point *p
 {
 	int64_t over_ns;
 
-	if (run->submit_ns + LANE_NEAR_NS < at_ns ||
+	if ((!replay->is_dry && run->submit_ns + LANE_NEAR_NS < at_ns) ||
 	    (replay->turn_ns && end_ns - replay->turn_ns < TURN_APART_NS))
 		return 0;
 	over_ns = end_ns - begin_ns - left_ns(replay, point);

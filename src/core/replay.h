@@ -46,6 +46,7 @@ struct replay {
 	int64_t from_ns; /* the stream's earlier work had ended then */
 	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
 	bool is_crowded; /* other processes use the device */
+	bool is_dry;     /* a METER_START found the stream dry, and this was launched behind it */
 	int64_t turn_ns; /* an end at which a turn of theirs was told last, 0: none */
 };
 

@@ -38,7 +38,7 @@ static bool is_far_from_limit(const struct meter *meter, int64_t now_ns)
 
 	return !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
 	       !__atomic_load_n(&meter->is_linked, __ATOMIC_RELAXED) &&
-	       (held_ns == 0 || now_ns - held_ns > HELD_NS) && !marker_is_crowded(meter, now_ns) &&
+	       (held_ns == 0 || now_ns - held_ns > HELD_NS) && !crowd_is_likely(&meter->crowd) &&
 	       pace_is_alone(&meter->pace);
 }
 

@@ -1,4 +1,5 @@
 /* Calls that map device memory, bind its addresses or hand them on to others pass the gate. */
+#include "core/bound.h"
 #include "core/handed.h"
 #include "core/object_pin.h"
 #include "hook/gated.h"
@@ -40,16 +41,8 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *out_pool, void *h
 }
 
 /* Bound to groups of devices and to a fabric. */
-GATED(cuLogicalEndpointBindAddr, CUlogicalEndpointId, CUdevice, cuuint64_t, void *, cuuint64_t,
-      unsigned long long)
-GATED(cuLogicalEndpointBindMem, CUlogicalEndpointId, CUdevice, cuuint64_t,
-      CUmemGenericAllocationHandle, cuuint64_t, cuuint64_t, unsigned long long)
 GATED(cuLogicalEndpointUnbind, CUlogicalEndpointId, CUdevice, cuuint64_t, cuuint64_t)
 GATED(cuMulticastAddDevice, CUmemGenericAllocationHandle, CUdevice)
-GATED(cuMulticastBindMem, CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle,
-      size_t, size_t, unsigned long long)
-GATED(cuMulticastBindMem_v2, CUmemGenericAllocationHandle, CUdevice, size_t,
-      CUmemGenericAllocationHandle, size_t, size_t, unsigned long long)
 GATED(cuMulticastCreate, CUmemGenericAllocationHandle *, const CUmulticastObjectProp *)
 GATED(cuMulticastUnbind, CUmemGenericAllocationHandle, CUdevice, size_t, size_t)
 
@@ -99,6 +92,25 @@ CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, 
 	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
 }
 
+/* As GATED(), of a call that binds memory: what it binds may outlive its handle (core/bound.h). */
+#define BINDS(sym, ...)                                              \
+	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))               \
+	{                                                            \
+		if (!ENTER_HAS(sym))                                 \
+			return enter_missing();                      \
+		bound_note();                                        \
+		return GATE_CALL(real.sym(GATED_ARGS(__VA_ARGS__))); \
+	}
+
+BINDS(cuLogicalEndpointBindAddr, CUlogicalEndpointId, CUdevice, cuuint64_t, void *, cuuint64_t,
+      unsigned long long)
+BINDS(cuLogicalEndpointBindMem, CUlogicalEndpointId, CUdevice, cuuint64_t,
+      CUmemGenericAllocationHandle, cuuint64_t, cuuint64_t, unsigned long long)
+BINDS(cuMulticastBindMem, CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle,
+      size_t, size_t, unsigned long long)
+BINDS(cuMulticastBindMem_v2, CUmemGenericAllocationHandle, CUdevice, size_t,
+      CUmemGenericAllocationHandle, size_t, size_t, unsigned long long)
+
 CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle group, size_t offset_bytes,
 				  CUdeviceptr addr, size_t bytes, unsigned long long flags)
 {
@@ -106,6 +118,7 @@ CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle group, size_t off
 		return enter_missing();
 	if (movable_has(addr))
 		addr = MOVABLE_NOWHERE;
+	bound_note();
 	return GATE_CALL(real.cuMulticastBindAddr(group, offset_bytes, addr, bytes, flags));
 }
 
@@ -117,5 +130,6 @@ CUresult hook_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle group, CUdevic
 		return enter_missing();
 	if (movable_has(addr))
 		addr = MOVABLE_NOWHERE;
+	bound_note();
 	return GATE_CALL(real.cuMulticastBindAddr_v2(group, ord, offset_bytes, addr, bytes, flags));
 }

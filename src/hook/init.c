@@ -261,8 +261,9 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 }
 
 /*
- * False where the program has changed its root directory since it, or its parent, has found its
- * region, and the path leads to no such file there: another would be its limit once more.
+ * False where the program has changed its root directory or its mount namespace since it, or its
+ * parent, has found its region, and the path leads to no such file there: another would be its
+ * limit once more.
  */
 static bool may_open(const char *path)
 {
@@ -308,8 +309,9 @@ static enum init_state attach(struct init_process *p, bool is_member)
 		return INIT_FAILED;
 	}
 	if (!may_open(p->conf.region_path)) {
-		log_error("region %s: the program has changed its root directory, and from the new "
-			  "one it is not the file it was; choose a path that leads there",
+		log_error("region %s: the program has changed its root directory or mount "
+			  "namespace, and from there it is not the file it was; choose a path "
+			  "that leads to it",
 			  p->conf.region_path);
 		p->error = -ESTALE;
 		return INIT_FAILED;

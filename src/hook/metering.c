@@ -40,8 +40,8 @@ struct probe {
 	CUstream stream; /* written under `making`; atomic: the worker looks whether there is one */
 	uint64_t event;  /* under way, 0: none */
 	uint64_t first;  /* directly before it, 0: none */
-	int64_t submit_ns;
-	int pairs; /* of events that were put so far */
+	int64_t begin_ns, submit_ns; /* of its record call */
+	int pairs;                   /* of events that were put so far */
 };
 
 struct metering {
@@ -179,9 +179,10 @@ void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind,
 {
 	struct relaxed relaxed = relaxed_begin();
 	uint64_t event = gpu_event_take(context, may_make);
+	int64_t begin_ns = clock_now_ns();
 
 	if (event && (!record(event, stream, is_whole) ||
-		      !marker_put(meter, lane, kind, event, work, clock_now_ns())))
+		      !marker_put(meter, lane, kind, event, work, begin_ns, clock_now_ns())))
 		gpu_event_give(event);
 	relaxed_end(relaxed);
 }
@@ -345,7 +346,7 @@ static bool read_probe(struct meter *meter, struct probe *p)
 	if (was == GPU_EVENT_RUNNING)
 		return false;
 	if (was == GPU_EVENT_DONE && !p->first)
-		marker_probe(meter, p->context, p->submit_ns, gpu_ns);
+		marker_probe(meter, p->context, p->begin_ns, p->submit_ns, gpu_ns);
 	if (was == GPU_EVENT_DONE && p->first &&
 	    gpu_event_read(p->first, &first_ns) == GPU_EVENT_DONE)
 		marker_event_cost(meter, gpu_ns - first_ns);
@@ -380,6 +381,7 @@ static void probe(struct meter *meter, struct probe *p)
 		p->first = put_event(p);
 		p->pairs++;
 	}
+	p->begin_ns = clock_now_ns();
 	p->event = put_event(p);
 	p->submit_ns = clock_now_ns();
 }

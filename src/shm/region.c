@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/pid.h"
 #include "base/sys.h"
 #include "shm/lock.h"
 #include "shm/region_file.h"
@@ -20,8 +21,12 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 
-/* Programs that close what they do not know begin at 3. */
-enum { SPARE_FD = 800 };
+/*
+ * Programs that close what they do not know begin at 3. No higher than what a process's table of
+ * descriptors has room for at first, which is 64: with a larger one 64 processes took a second
+ * longer, of 14, to have their contexts on an H200.
+ */
+enum { SPARE_FD = 48 };
 
 #define CREATE_WAIT_NS (10 * NSEC_PER_SEC)
 #define FOLLOW_WAIT_NS NSEC_PER_SEC
@@ -121,33 +126,35 @@ static int lock_failed(struct region_error *err, int rc, const char *path)
 						   "; choose a path on a local file system");
 }
 
-/* The path as it will lead to the file from any directory: the program may change its own. */
-static bool keep_path(struct region *r, const char *path)
+/*
+ * The path as it will lead to the file from any directory: the program may change its own. 0 or
+ * -errno: -ENOENT where that is gone.
+ */
+static int keep_path(struct region *r, const char *path)
 {
 	size_t n = 0;
 
 	if (path[0] != '/') {
 		if (!getcwd(r->path, sizeof(r->path)))
-			return false;
+			return errno == ERANGE ? -ENAMETOOLONG : -errno;
 		n = strlen(r->path);
 		if (n + 1 >= sizeof(r->path))
-			return false;
+			return -ENAMETOOLONG;
 		r->path[n++] = '/';
 	}
 	if (strlen(path) >= sizeof(r->path) - n)
-		return false;
+		return -ENAMETOOLONG;
 	memcpy(r->path + n, path, strlen(path) + 1);
-	return true;
+	return 0;
 }
 
-/* Which root directory paths begin at; zeros where that is not known. */
-static void read_root(uint64_t *out_dev, uint64_t *out_ino)
+/* Where paths are followed from now; zeros where that is not known. */
+static struct region_root read_root(void)
 {
 	struct stat st = { 0 };
 
 	sys_stat("/", &st);
-	*out_dev = st.st_dev;
-	*out_ino = st.st_ino;
+	return (struct region_root){ st.st_dev, st.st_ino, pid_mount_namespace() };
 }
 
 int region_open(const char *path, const struct region_setup *setup, struct region *r,
@@ -159,10 +166,12 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 	memset(r, 0, sizeof(*r));
 	r->fd = -1;
 	r->spare = -1;
-	read_root(&r->place.root_dev, &r->place.root_ino);
-	if (!keep_path(r, path))
-		return region_file_fail(err, -ENAMETOOLONG, path, "cannot be opened",
-					"; choose a shorter one");
+	r->place.root = read_root();
+	rc = keep_path(r, path);
+	if (rc < 0)
+		return region_file_fail(err, rc, path, "cannot be opened",
+					rc == -ENAMETOOLONG ? "; choose a shorter one" :
+							      "; give a path that begins with /");
 	/* A tenant that ends may unlink the file between our open and our lock: then once more. */
 	for (int tries = 0;; tries++) {
 		fd = region_file_open(path, err);
@@ -283,24 +292,28 @@ int region_follow(struct region *r)
 	return rc < 0 ? -ESTALE : 0;
 }
 
-static bool is_our_file(const struct region *r, int fd)
+/* 0; -ESTALE: it is another; or -errno where that cannot be told. */
+static int check_file(const struct region *r, int fd)
 {
 	struct stat st;
 
-	return sys_fstat(fd, &st) == 0 && st.st_dev == r->place.st_dev &&
-	       st.st_ino == r->place.st_ino;
+	if (sys_fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_dev == r->place.st_dev && st.st_ino == r->place.st_ino ? 0 : -ESTALE;
 }
 
 int region_reopen(const struct region *r)
 {
 	int fd = region_fd_up(
 		open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+	int rc;
 
 	if (fd < 0)
 		return -errno;
-	if (!is_our_file(r, fd)) {
+	rc = check_file(r, fd);
+	if (rc < 0) {
 		close(fd);
-		return -ESTALE;
+		return rc;
 	}
 	return fd;
 }
@@ -315,7 +328,7 @@ void region_drop_spare(struct region *r)
 {
 	int fd = __atomic_exchange_n(&r->spare, -1, __ATOMIC_ACQ_REL);
 
-	if (fd >= 0 && is_our_file(r, fd))
+	if (fd >= 0 && check_file(r, fd) == 0)
 		close(fd);
 }
 
@@ -323,15 +336,14 @@ int region_spare(const struct region *r)
 {
 	int fd = __atomic_load_n(&r->spare, __ATOMIC_ACQUIRE);
 
-	return fd >= 0 && is_our_file(r, fd) ? fd : -EBADF;
+	return fd >= 0 && check_file(r, fd) == 0 ? fd : -EBADF;
 }
 
 static bool is_root_of(const struct region_place *place)
 {
-	uint64_t dev, ino;
+	struct region_root now = read_root();
 
-	read_root(&dev, &ino);
-	return dev == place->root_dev && ino == place->root_ino;
+	return memcmp(&now, &place->root, sizeof(now)) == 0;
 }
 
 bool region_place_is(const struct region_place *place, const char *path)

@@ -24,9 +24,15 @@ struct region_setup {
 	bool must_be_new; /* -EBUSY when a living process or keeper has the file */
 };
 
-/* Which file a region is, and the root directory that its path was followed from. */
+/* Where a path is followed from: the root directory, and the mount namespace (base/pid.h). */
+struct region_root {
+	uint64_t st_dev, st_ino, mount_namespace;
+};
+
+/* Which file a region is, and from where its path was followed. */
 struct region_place {
-	uint64_t st_dev, st_ino, root_dev, root_ino;
+	uint64_t st_dev, st_ino;
+	struct region_root root;
 };
 
 /* A mapped region. Not thread safe; what it points to is shared. */

@@ -12,6 +12,10 @@
 /* Costs of the driver's calls, and how late a sleeper wakes. */
 #define START_NS INT64_C(2500) /* from a submission to its start on an idle stream, and up to */
 #define START_MORE_NS INT64_C(1000)
+#define PROBE_NS INT64_C(1500) /* its record call, and up to */
+#define PROBE_MORE_NS INT64_C(500)
+#define PROBE_LATE_PART 0.05
+#define PROBE_LATE_NS INT64_C(30000)
 #define LAUNCH_MORE_NS INT64_C(1200) /* a launch later than an event, so much on an H200 */
 #define RECORD_NS INT64_C(200)
 #define SYNC_NS INT64_C(3000)
@@ -120,7 +124,7 @@ static void mark(struct tenant_process *process, struct lane *lane, enum meter_k
 {
 	uint64_t handle = record(process, stream, at_ns);
 
-	marker_put(process->meter, lane, kind, handle, work, at_ns);
+	marker_put(process->meter, lane, kind, handle, work, at_ns, at_ns);
 }
 
 /* Marks what no marker covers yet. */
@@ -150,20 +154,26 @@ static void probe(struct tenant_process *process)
 {
 	struct queue *queue = process->tenant->queue;
 	struct gpu_op op = { .kind = GPU_MARK, .ended = probe_ended, .arg = process };
+	int64_t done_ns;
 
 	if (process->is_probing && !process->probe_ran_ns)
 		return;
 	process->is_probing = false;
 	if (process->probe_ran_ns)
-		marker_probe(process->meter, 1, process->probe_ns,
+		marker_probe(process->meter, 1, process->probe_ns, process->probe_seen_ns,
 			     gpu_clock_ns(process, process->probe_ran_ns));
 	process->probe_ran_ns = 0;
 	if (process->probe_ns && queue->now_ns - process->probe_ns <
 					 marker_probe_apart_ns(process->meter, queue->now_ns))
 		return;
 	process->probe_ns = queue->now_ns;
+	done_ns = about(queue, queue->now_ns + PROBE_NS, PROBE_MORE_NS);
+	process->probe_seen_ns = done_ns;
+	/* The thread waits before it reads the time. */
+	if (queue_random(queue) < PROBE_LATE_PART)
+		process->probe_seen_ns = about(queue, done_ns, PROBE_LATE_NS);
 	process->is_probing = true;
-	op.ready_ns = about(queue, queue->now_ns + START_NS, START_MORE_NS);
+	op.ready_ns = about(queue, done_ns + START_NS, START_MORE_NS);
 	gpu_submit(process->own, &op);
 }
 

@@ -72,6 +72,7 @@ struct tenant_process {
 	int64_t clock_offset_ns;
 	struct gpu_stream *own; /* for probes of the clock */
 	int64_t probe_ns;       /* submission of the one under way; 0 none */
+	int64_t probe_seen_ns;  /* and when its thread read the time */
 	int64_t probe_ran_ns;
 	bool is_probing; /* one is under way */
 	bool is_dead;

@@ -1,8 +1,11 @@
 /*
  * A process of a tenant that does what endangers its place in the region: closes what it has not
- * opened, changes its root directory, forks. The words of the command line are its steps, in order.
+ * opened, changes its root directory or what it sees there, forks. The words of the command line
+ * are its steps, in order.
  */
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -55,6 +58,14 @@ static void fill(const char *arg)
 static void root(const char *arg)
 {
 	CHECK(chroot(arg) == 0 && chdir("/") == 0);
+}
+
+/* Goes into a mount namespace of its own, where the directory is an empty one. */
+static void cover(const char *arg)
+{
+	CHECK(unshare(CLONE_NEWNS) == 0);
+	CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+	CHECK(mount("none", arg, "tmpfs", 0, "size=8m") == 0);
 }
 
 static void take(const char *arg)
@@ -175,6 +186,7 @@ static const struct step {
 	{ "close", close_all, false },
 	{ "fill", fill, false },
 	{ "root", root, true },
+	{ "cover", cover, true },
 	{ "take", take, true },
 	{ "insist", insist, true },
 	{ "refused", refused, true },

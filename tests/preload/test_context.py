@@ -176,6 +176,17 @@ def test_a_first_context_above_the_limit_is_made_once(place):
     member.go().end()
 
 
+def test_what_was_bound_and_is_let_go(place):
+    """What a multicast object holds when its handle is gone has no room for others at any time."""
+    place.settings.update(LD_LIBRARY_PATH=f"{BUILD}/preload/binding:{BUILD}/sim",
+                          RATION_MEM=CONTEXT + 4 * MIB, RATION_MOVABLE="false")
+    program = place.start("vmm", "bound").await_word("bound")
+    assert place.truth() == {program.pid: place.charged()} == {program.pid: CONTEXT + 4 * MIB}
+    program.go().await_word("free")
+    assert place.charged() == CONTEXT
+    program.go().end()
+
+
 def test_what_was_exported_and_is_let_go(place):
     """Whoever imported it holds it from then on, and finds it when he looks."""
     place.settings.update(RATION_MEM=512 * MIB, RATION_MOVABLE="false")

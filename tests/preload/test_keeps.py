@@ -237,3 +237,31 @@ def test_a_limit_is_had_once(mounted, root, steps):
     assert f"region {region}: the program has changed its root directory" in owner.end().err
     there = root / region.relative_to("/")
     assert not there.exists() or there.stat().st_size == 0
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
+@pytest.mark.parametrize("steps", [["view", "cover", "AT"], ["view", "child", "cover", "AT"],
+                                   ["view", "cover", "AT", "child"]], ids=" ".join)
+def test_a_limit_is_had_once_in_a_mount_namespace(mounted, steps):
+    """Likewise who comes upon another where only it sees that: as a child does that has a /tmp of its own."""
+    covered = [mounted.folder if step == "AT" else step for step in steps]
+    owner = mounted.start(*covered, "init-refused")
+    assert f"region {mounted.folder}/region: the program has changed" in owner.end().err
+
+
+@pytest.mark.some
+@pytest.mark.parametrize("mounted", ["overlay", "tmpfs"], indirect=True)
+@pytest.mark.parametrize("steps", [["view", "cover", "AT"], ["view", "child", "cover", "AT"],
+                                   ["init", "cover", "AT"], ["init", "context", "cover", "AT"]], ids=" ".join)
+def test_a_mount_namespace_that_shows_it(mounted, steps):
+    """It is the tenant's all the same, and what the dead held is had again."""
+    other = mounted.place.folder / "other"
+    other.mkdir()
+    dead = mounted.start("context", "take", TAKES, "pause", "held").await_word("held")
+    covered = [other if step == "AT" else step for step in steps]
+    owner = mounted.start(*covered, "context", "pause", "held", "most", "pause", "full").await_word("held")
+    dead.kill()
+    owner.go().await_word("full")
+    assert owner.said[-2] == f"got {(LIMIT - CONTEXT) // MIB}"
+    owner.go().end()

@@ -193,6 +193,26 @@ static void imported(int argc, char **argv)
 	charged_is(0);
 }
 
+/* bound: what a multicast object holds is not had by others when its handle is gone. */
+static void in_group(int argc, char **argv)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuMemCreate(&handle, PIECE, &on_device, 0));
+	OK(cuMulticastBindMem(1, 0, handle, 0, PIECE, 0));
+	OK(cuMemRelease(handle));
+	IS(cuMemAlloc_v2(&address, PIECE), CUDA_ERROR_OUT_OF_MEMORY);
+	client_pause("bound");
+	OK(cuMulticastUnbind(1, 0, 0, PIECE));
+	OK(cuMemAlloc_v2(&address, PIECE));
+	OK(cuMemFree_v2(address));
+	client_pause("free");
+}
+
 /* Exports a piece in either way and lets go of it. */
 static void hand_on(void)
 {
@@ -359,11 +379,17 @@ static void segments(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "order", order },       { "alias", alias },
-		{ "several", several },   { "host", host },
-		{ "survives", survives }, { "imported", imported },
-		{ "handed", handed },     { "other-device", other_device },
-		{ "segments", segments }, { 0 },
+		{ "order", order },
+		{ "alias", alias },
+		{ "several", several },
+		{ "host", host },
+		{ "survives", survives },
+		{ "imported", imported },
+		{ "handed", handed },
+		{ "other-device", other_device },
+		{ "segments", segments },
+		{ "bound", in_group },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

@@ -1,6 +1,7 @@
 #include "core/charge.h"
 
 #include "base/clock.h"
+#include "core/bound.h"
 #include "core/watch.h"
 #include "member.h"
 #include "shm/kept.h"
@@ -207,6 +208,29 @@ static void handles_are_charged_until_the_last_use(void)
 	charge_over();
 	CHECK_EQ(data(), 0);
 	CHECK_EQ(track_physical(dev0), 0);
+}
+
+/* What a multicast object may hold when the handle is gone has no room for others meanwhile. */
+static void bound_memory_is_charged_until_the_card_says_that_it_is_free(void)
+{
+	struct charge c;
+
+	start("8m");
+	card.bytes = MIB_BYTES(8);
+	CHECK_EQ(charge_reserve_handle(&c, dev0, MIB_BYTES(8)), 0);
+	charge_commit_handle(&c, 1);
+	bound_note();
+	charge_begin();
+	charge_freed_handle(handle_released(handle_release(1)));
+	charge_over();
+	CHECK_EQ(quota_used(dev0), MIB_BYTES(8));
+	CHECK((int)charge_reserve_handle(&c, dev0, MIB_BYTES(2)) == -EDQUOT);
+	/* It was unbound. */
+	card.bytes = 0;
+	CHECK_EQ(charge_reconcile(dev0, QUOTA_MODULE), 0);
+	CHECK_EQ(quota_used(dev0), 0);
+	CHECK_EQ(charge_reserve_handle(&c, dev0, MIB_BYTES(8)), 0);
+	charge_cancel(&c);
 }
 
 static void a_context_takes_its_memory_along(void)
@@ -724,6 +748,7 @@ int main(void)
 		fresh_test(a_free_that_failed_is_still_charged),
 		fresh_test(managed_memory_is_charged_by_the_page),
 		fresh_test(handles_are_charged_until_the_last_use),
+		fresh_test(bound_memory_is_charged_until_the_card_says_that_it_is_free),
 		fresh_test(a_context_takes_its_memory_along),
 		fresh_test(what_goes_by_and_by_is_charged_until_then),
 		fresh_test(the_limit_is_met_to_the_block),

@@ -33,7 +33,7 @@ static void probe_for(struct clockmap *map, int64_t from_ns, int64_t to_ns, doub
 
 		if (random_below(100) < late)
 			ran_ns += random_below(20000);
-		clockmap_probe(map, gpu_ns(ran_ns, drift), at_ns);
+		clockmap_probe(map, gpu_ns(ran_ns, drift), at_ns, at_ns);
 	}
 }
 
@@ -76,6 +76,52 @@ static void probes_that_had_to_wait_do_not_count(void **state)
 	assert_in_range((int64_t)-error_ns, LATENCY_NS - 1000, LATENCY_NS + SPREAD_NS + 1500);
 }
 
+/*
+ * One thread in ten has to wait before it reads the time, and for half of each second others are at
+ * it, whom each probe waits for. Neither is drift: the map is right also when the others go.
+ */
+static void a_late_look_at_the_time_is_no_drift(void **state)
+{
+	struct clockmap map = { .is_set = false };
+	int64_t call_ns, most_ns = 0, error_ns, at_ns;
+
+	(void)state;
+	for (at_ns = 0; at_ns < 10 * NSEC_PER_SEC; at_ns += NSEC_PER_MSEC) {
+		bool is_crowded = at_ns / (NSEC_PER_SEC / 2) % 2;
+		int64_t ran_ns = at_ns + LATENCY_NS + random_below(SPREAD_NS);
+
+		/* As seldom as a worker looks whose program does nothing. */
+		if (is_crowded && at_ns % (100 * NSEC_PER_MSEC))
+			continue;
+		call_ns = 1000 + random_below(2000);
+		if (random_below(10) == 0)
+			call_ns += random_below(30000);
+		ran_ns += call_ns < 3000 ? call_ns : 3000;
+		if (is_crowded)
+			ran_ns += 130000;
+		error_ns = clockmap_cpu_ns(&map, gpu_ns(ran_ns, 3e-6)) - ran_ns;
+		if (!is_crowded && at_ns > 2 * NSEC_PER_SEC && labs(error_ns) > most_ns)
+			most_ns = labs(error_ns);
+		clockmap_probe(&map, gpu_ns(ran_ns, 3e-6), at_ns, at_ns + call_ns);
+	}
+	assert_in_range(most_ns, 0, 8000);
+}
+
+/* The first call of a context takes milliseconds, and who knows when in them its event ran. */
+static void a_first_call_may_take_long(void **state)
+{
+	struct clockmap map = { .is_set = false };
+
+	(void)state;
+	clockmap_probe(&map, 1000000000, 1000000, 12000000);
+	for (int i = 1; i < 20; i++) {
+		int64_t at_ns = 12000000 + i * NSEC_PER_MSEC;
+
+		clockmap_probe(&map, at_ns + 5000 + 999000000, at_ns, at_ns + 3000);
+	}
+	assert_in_range(clockmap_cpu_ns(&map, 1032005000), 33000000 - 10000, 33000000 + 10000);
+}
+
 /* Without probes each event says something: not before its submission, not after it was seen. */
 static void other_events_bound_it(void **state)
 {
@@ -102,7 +148,7 @@ static void a_clock_that_jumped_is_found_again(void **state)
 	for (int i = 0; i < 200; i++) {
 		int64_t at_ns = NSEC_PER_SEC + i * NSEC_PER_MSEC;
 
-		clockmap_probe(&map, at_ns + 3000, at_ns);
+		clockmap_probe(&map, at_ns + 3000, at_ns, at_ns);
 	}
 	assert_in_range(clockmap_cpu_ns(&map, 2 * NSEC_PER_SEC) - 2 * NSEC_PER_SEC + 10000, 5000,
 			9000);
@@ -115,10 +161,10 @@ static void a_clock_that_stands_still_does_no_harm(void **state)
 
 	(void)state;
 	for (int i = 0; i < 1000; i++)
-		clockmap_probe(&map, 5000, 9000);
+		clockmap_probe(&map, 5000, 9000, 9000);
 	assert_int_equal(clockmap_cpu_ns(&map, 5000), 9000);
 	for (int i = 0; i < 1000; i++)
-		clockmap_probe(&map, 5000 - i, 9000 - i);
+		clockmap_probe(&map, 5000 - i, 9000 - i, 9000 - i);
 	assert_in_range(clockmap_cpu_ns(&map, 5000), 8000, 10000);
 }
 
@@ -127,6 +173,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(probes_find_offset_and_drift),
 		cmocka_unit_test(probes_that_had_to_wait_do_not_count),
+		cmocka_unit_test(a_late_look_at_the_time_is_no_drift),
+		cmocka_unit_test(a_first_call_may_take_long),
 		cmocka_unit_test(other_events_bound_it),
 		cmocka_unit_test(a_clock_that_jumped_is_found_again),
 		cmocka_unit_test(a_clock_that_stands_still_does_no_harm),

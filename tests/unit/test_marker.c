@@ -4,6 +4,7 @@
 #include "shm/busy_ring.h"
 
 #include "check.h"
+#include "mark.h"
 
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static int setup(void **state)
 	lane = meter_lane(meter, &thread, 11, 1);
 	work = means_find(&meter->means, 5);
 	means_learn(work, 200 * USEC);
-	marker_probe(meter, 1, NOW_NS - MSEC, NOW_NS - MSEC);
+	probe_at(meter, 1, NOW_NS - MSEC, NOW_NS - MSEC);
 	return 0;
 }
 
@@ -41,15 +42,20 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void launch(int64_t now_ns)
+static void launch_kind(struct means_entry *kind, int64_t now_ns)
 {
 	struct pace_terms terms = { .share_pct = 100 };
 	int64_t until_ns;
 
-	if (!meter_admit_fast(&thread, work))
-		assert_int_equal(meter_admit(meter, &thread, lane, work, &terms, now_ns, &until_ns),
+	if (!meter_admit_fast(&thread, kind))
+		assert_int_equal(meter_admit(meter, &thread, lane, kind, &terms, now_ns, &until_ns),
 				 PACE_GO);
 	meter_launched(meter, &thread, lane, now_ns);
+}
+
+static void launch(int64_t now_ns)
+{
+	launch_kind(work, now_ns);
 }
 
 static void answer(uint64_t handle, int64_t ran_ns)
@@ -97,10 +103,10 @@ static void others_work(void)
 static void a_launch_begins_with_its_start(void **state)
 {
 	(void)state;
-	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_START, 1, NULL, NOW_NS);
 	launch(NOW_NS + 4 * USEC);
 	launch(NOW_NS + 8 * USEC);
-	marker_put(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 9 * USEC);
+	mark_at(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 9 * USEC);
 	answer(1, NOW_NS + 3 * MSEC);
 	answer(2, NOW_NS + 3 * MSEC + 400 * USEC);
 	assert_in_range(busy_ns(), 360 * USEC, 440 * USEC);
@@ -110,12 +116,38 @@ static void a_launch_begins_with_its_start(void **state)
 static void a_start_in_an_idle_stream_changes_nothing(void **state)
 {
 	(void)state;
-	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_START, 1, NULL, NOW_NS);
 	launch(NOW_NS + 50 * USEC);
-	marker_put(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 51 * USEC);
+	mark_at(meter, lane, METER_TAIL, 2, NULL, NOW_NS + 51 * USEC);
 	answer(1, NOW_NS + USEC);
 	answer(2, NOW_NS + 250 * USEC);
 	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
+}
+
+/*
+ * A start that ran when it was put found the stream dry, though by prediction it was not: others
+ * had their turn before the launch came. A start that had to wait says nothing like that.
+ */
+static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
+{
+	struct means_entry *other = means_find(&meter->means, 6);
+
+	(void)state;
+	means_learn(other, 400 * USEC);
+	for (int64_t i = 0; i < 2; i++) {
+		int64_t at_ns = NOW_NS + i * 1000 * MSEC, start_ns = at_ns + (i ? 300 : 251) * USEC;
+
+		crowd_see(&meter->crowd, at_ns);
+		launch_kind(other, at_ns);
+		mark_at(meter, lane, METER_TAIL, 1, NULL, at_ns + USEC);
+		mark_at(meter, lane, METER_START, 2, NULL, at_ns + 250 * USEC);
+		launch_kind(other, at_ns + 254 * USEC);
+		mark_at(meter, lane, METER_TAIL, 3, NULL, at_ns + 255 * USEC);
+		answer(1, at_ns + 240 * USEC);
+		answer(2, start_ns);
+		answer(3, start_ns + 2500 * USEC);
+		assert_in_range(busy_ns(), (600 + i * 2650) * USEC, (680 + i * 2760) * USEC);
+	}
 }
 
 /* A start is no end: what was launched before and has none is laid out as predicted. */
@@ -123,7 +155,7 @@ static void a_start_is_no_end(void **state)
 {
 	(void)state;
 	launch(NOW_NS);
-	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS + 10 * USEC);
+	mark_at(meter, lane, METER_START, 1, NULL, NOW_NS + 10 * USEC);
 	answer(1, NOW_NS + 5 * MSEC);
 	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
 }
@@ -134,9 +166,9 @@ static void a_start_begins_a_pair(void **state)
 	struct means_entry *other = means_find(&meter->means, 6);
 
 	(void)state;
-	marker_put(meter, lane, METER_START, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_START, 1, NULL, NOW_NS);
 	launch(NOW_NS + 4 * USEC);
-	marker_put(meter, lane, METER_AFTER, 2, other, NOW_NS + 5 * USEC);
+	mark_at(meter, lane, METER_AFTER, 2, other, NOW_NS + 5 * USEC);
 	answer(1, NOW_NS + 3 * MSEC);
 	answer(2, NOW_NS + 3 * MSEC + 70 * USEC);
 	assert_in_range(means_cost_ns(other), 69 * USEC, 71 * USEC);
@@ -151,9 +183,9 @@ static void an_end_before_the_launch_is_no_sample(void **state)
 	struct means_entry *other = means_find(&meter->means, 6);
 
 	(void)state;
-	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
 	launch(NOW_NS + MSEC);
-	marker_put(meter, lane, METER_AFTER, 2, other, NOW_NS + MSEC + USEC);
+	mark_at(meter, lane, METER_AFTER, 2, other, NOW_NS + MSEC + USEC);
 	answer(1, NOW_NS - 5 * MSEC);
 	answer(2, NOW_NS - 4 * MSEC);
 	assert_false(means_is_known(other));
@@ -168,17 +200,17 @@ static void an_end_that_was_asked_for_late(void **state)
 	struct means_entry *other = means_find(&meter->means, 6);
 
 	(void)state;
-	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
 	launch(NOW_NS + USEC);
-	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + 50 * MSEC);
+	mark_at(meter, lane, METER_AFTER, 2, work, NOW_NS + 50 * MSEC);
 	answer(1, NOW_NS);
 	answer(2, NOW_NS + 50 * MSEC + USEC);
 	assert_in_range(means_cost_ns(work), 199 * USEC, 201 * USEC);
 	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
 	/* One that ran on is as long as it was, and what is not known is no more than that. */
-	marker_put(meter, lane, METER_BEFORE, 3, NULL, NOW_NS + 100 * MSEC);
+	mark_at(meter, lane, METER_BEFORE, 3, NULL, NOW_NS + 100 * MSEC);
 	launch(NOW_NS + 100 * MSEC + USEC);
-	marker_put(meter, lane, METER_AFTER, 4, other, NOW_NS + 150 * MSEC);
+	mark_at(meter, lane, METER_AFTER, 4, other, NOW_NS + 150 * MSEC);
 	answer(3, NOW_NS + 100 * MSEC);
 	answer(4, NOW_NS + 160 * MSEC);
 	assert_in_range(means_cost_ns(other), 59 * MSEC, 61 * MSEC);
@@ -188,7 +220,7 @@ static void an_end_that_was_asked_for_late(void **state)
 static bool is_wanted_after_a_tail(int64_t now_ns)
 {
 	launch(now_ns);
-	marker_put(meter, lane, METER_TAIL, 1, NULL, now_ns + USEC);
+	mark_at(meter, lane, METER_TAIL, 1, NULL, now_ns + USEC);
 	answer(1, now_ns + 200 * USEC);
 	return lane_wants_start(lane);
 }
@@ -230,9 +262,9 @@ static void a_late_probe_tells_of_others(void **state)
 	(void)state;
 	hold(NOW_NS);
 	assert_false(is_wanted_after_a_tail(NOW_NS));
-	marker_probe(meter, 1, NOW_NS + MSEC, NOW_NS + MSEC + 80 * USEC);
+	probe_at(meter, 1, NOW_NS + MSEC, NOW_NS + MSEC + 80 * USEC);
 	assert_false(is_wanted_after_a_tail(NOW_NS + 2 * MSEC));
-	marker_probe(meter, 1, NOW_NS + 3 * MSEC, NOW_NS + 4 * MSEC);
+	probe_at(meter, 1, NOW_NS + 3 * MSEC, NOW_NS + 4 * MSEC);
 	assert_true(is_wanted_after_a_tail(NOW_NS + 5 * MSEC));
 }
 
@@ -241,7 +273,7 @@ static void probes_are_seldom_where_others_are(void **state)
 {
 	(void)state;
 	assert_int_equal(marker_probe_apart_ns(meter, NOW_NS), 0);
-	marker_probe(meter, 1, NOW_NS + MSEC, NOW_NS + 2 * MSEC);
+	probe_at(meter, 1, NOW_NS + MSEC, NOW_NS + 2 * MSEC);
 	assert_true(marker_probe_apart_ns(meter, NOW_NS + 3 * MSEC) > 10 * MSEC);
 	assert_int_equal(marker_probe_apart_ns(meter, NOW_NS + 1100 * MSEC), 0);
 }
@@ -259,9 +291,9 @@ static int64_t off_ns(bool is_idle)
 		behind_ns += 500;
 		if (!is_idle) {
 			launch(now_ns - 10 * USEC);
-			marker_put(meter, lane, METER_TAIL, 1, NULL, now_ns - 9 * USEC);
+			mark_at(meter, lane, METER_TAIL, 1, NULL, now_ns - 9 * USEC);
 		}
-		marker_put(meter, lane, METER_START, 1, NULL, now_ns);
+		mark_at(meter, lane, METER_START, 1, NULL, now_ns);
 		if (!is_idle)
 			answer_behind(now_ns + 190 * USEC, behind_ns);
 		answer_behind(now_ns + (is_idle ? 0 : 190 * USEC), behind_ns);
@@ -284,7 +316,7 @@ static void a_start_that_waited_is_no_probe(void **state)
 	(void)state;
 	for (int i = 0; i < 100; i++) {
 		now_ns += NSEC_PER_SEC;
-		marker_put(meter, lane, METER_START, 1, NULL, now_ns - NSEC_PER_SEC);
+		mark_at(meter, lane, METER_START, 1, NULL, now_ns - NSEC_PER_SEC);
 		answer_behind(now_ns, 0);
 	}
 	assert_true(llabs(clockmap_cpu_ns(&meter_context(meter, 1, false)->clock, now_ns) -
@@ -305,13 +337,13 @@ static void the_context_is_asked_behind_new_work_where_others_are(void **state)
 
 	(void)state;
 	assert_true(meter_is_single(meter, lane, NOW_NS));
-	meter->crowded_ns = NOW_NS;
+	meter->crowd.seen_ns = NOW_NS;
 	assert_false(meter_is_single(meter, lane, NOW_NS));
 	launch(NOW_NS);
 	assert_true(meter_is_single(meter, lane, NOW_NS));
-	marker_put(meter, lane, METER_AFTER, 1, NULL, NOW_NS + USEC);
+	mark_at(meter, lane, METER_AFTER, 1, NULL, NOW_NS + USEC);
 	assert_false(meter_is_single(meter, lane, NOW_NS));
-	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 2 * USEC);
+	mark_at(meter, lane, METER_START, 2, NULL, NOW_NS + 2 * USEC);
 	assert_false(meter_is_single(meter, lane, NOW_NS));
 	assert_true(meter_is_single(meter, lane, NOW_NS + 2 * NSEC_PER_SEC));
 	launch(NOW_NS + 3 * USEC);
@@ -330,7 +362,7 @@ static void launch_beside(int64_t now_ns)
 {
 	busy_ring_set(&device.ring, now_ns, now_ns + MSEC);
 	launch(now_ns);
-	marker_put(meter, lane, METER_AFTER, 1, NULL, now_ns + USEC);
+	mark_at(meter, lane, METER_AFTER, 1, NULL, now_ns + USEC);
 	answer(1, now_ns + 200 * USEC);
 }
 
@@ -355,12 +387,12 @@ static void a_fence_asks_for_a_start(void **state)
 	assert_true(lane_wants_start(meter_lane(meter, &thread, 77, 1)));
 	launch(NOW_NS);
 	assert_ptr_equal(marker_fence(meter, 11, 1), lane);
-	marker_put(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
+	mark_at(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
 	assert_null(marker_fence(meter, 11, 1));
 	assert_true(lane_wants_start(lane));
-	marker_put(meter, lane, METER_START, 2, NULL, NOW_NS + 300 * USEC);
+	mark_at(meter, lane, METER_START, 2, NULL, NOW_NS + 300 * USEC);
 	launch(NOW_NS + 302 * USEC);
-	marker_put(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 303 * USEC);
+	mark_at(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 303 * USEC);
 	answer(1, NOW_NS + 200 * USEC);
 	answer(2, NOW_NS + 900 * MSEC);
 	answer(3, NOW_NS + 900 * MSEC + 200 * USEC);
@@ -408,6 +440,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_launch_begins_with_its_start),
 		TEST(a_start_in_an_idle_stream_changes_nothing),
+		TEST(a_turn_is_lost_behind_a_start_in_a_dry_stream),
 		TEST(a_start_is_no_end),
 		TEST(a_start_begins_a_pair),
 		TEST(an_end_before_the_launch_is_no_sample),

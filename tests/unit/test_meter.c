@@ -4,6 +4,7 @@
 #include "shm/busy_ring.h"
 
 #include "check.h"
+#include "mark.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -84,9 +85,9 @@ static void a_pair_of_markers_measures_a_launch(void **state)
 	assert_int_equal(meter_admit(meter, &thread, lane, work, &none, NOW_NS, &until_ns),
 			 PACE_GO);
 	assert_true(lane->wants_pair);
-	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
 	assert_true(meter_launched(meter, &thread, lane, NOW_NS + 5 * USEC));
-	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + 6 * USEC);
+	mark_at(meter, lane, METER_AFTER, 2, work, NOW_NS + 6 * USEC);
 	answer(1, NOW_NS);
 	answer(2, NOW_NS + 305 * USEC);
 	assert_true(means_is_known(work));
@@ -105,12 +106,12 @@ static void a_pair_is_read_by_one_clock(void **state)
 	(void)state;
 	assert_int_equal(meter_admit(meter, &thread, lane, work, &none, NOW_NS, &until_ns),
 			 PACE_GO);
-	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
 	assert_true(meter_launched(meter, &thread, lane, NOW_NS + 5 * USEC));
-	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + 6 * USEC);
+	mark_at(meter, lane, METER_AFTER, 2, work, NOW_NS + 6 * USEC);
 	assert_int_equal(marker_pending(meter, &query, 1), 1);
 	assert_true(marker_ended(meter, &query, NOW_NS, NOW_NS + 290 * USEC));
-	marker_probe(meter, 1, NOW_NS, NOW_NS);
+	probe_at(meter, 1, NOW_NS, NOW_NS);
 	answer(2, NOW_NS + 305 * USEC);
 	assert_in_range(means_cost_ns(work), 299 * USEC - REPLAY_LEAD_NS,
 			301 * USEC - REPLAY_LEAD_NS);
@@ -131,11 +132,11 @@ static void an_idle_stream_begins_late(void **state)
 
 		assert_int_equal(meter_admit(meter, &thread, lane, work, &none, now_ns, &until_ns),
 				 PACE_GO);
-		marker_probe(meter, 1, now_ns, now_ns);
-		marker_put(meter, lane, METER_BEFORE, 1, NULL, now_ns);
+		probe_at(meter, 1, now_ns, now_ns);
+		mark_at(meter, lane, METER_BEFORE, 1, NULL, now_ns);
 		answer(1, now_ns);
 		assert_true(meter_launched(meter, &thread, lane, now_ns + 5 * USEC));
-		marker_put(meter, lane, METER_AFTER, 2, work, now_ns + 6 * USEC);
+		mark_at(meter, lane, METER_AFTER, 2, work, now_ns + 6 * USEC);
 		answer(2, now_ns + 5 * USEC + spans_ns[i]);
 		assert_in_range(means_cost_ns(work), spans_ns[i] - lead_ns - 1,
 				spans_ns[i] - lead_ns + 1);
@@ -153,12 +154,13 @@ static void a_wait_soon_after_an_end_is_spare(void **state)
 	assert_true(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
 	assert_true(meter_wait_is_spare(meter, lane, end_ns, end_ns + 20 * USEC));
 	/* It is long ago, it waited long, the limit is near, or others use the device. */
-	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 300 * USEC));
+	assert_true(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 900 * USEC));
+	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 1100 * USEC));
 	assert_false(meter_wait_is_spare(meter, lane, end_ns - 300 * USEC, end_ns + 20 * USEC));
 	meter->is_tight = 1;
 	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
 	meter->is_tight = 0;
-	meter->crowded_ns = end_ns;
+	meter->crowd.seen_ns = end_ns;
 	assert_false(meter_wait_is_spare(meter, lane, INT64_MAX, end_ns + 20 * USEC));
 }
 
@@ -174,7 +176,7 @@ static void a_deep_queue_is_busy_all_the_time(void **state)
 
 		for (int n = 0; n < 100; n++)
 			launch(&thread, lane, work, begin_ns + n * USEC);
-		marker_put(meter, lane, METER_TAIL, 7, NULL, begin_ns + 101 * USEC);
+		mark_at(meter, lane, METER_TAIL, 7, NULL, begin_ns + 101 * USEC);
 		answer(7, begin_ns + 10 * MSEC);
 		assert_in_range(busy_ns() - before_ns, 10 * MSEC - 60 * USEC,
 				10 * MSEC + 60 * USEC);
@@ -190,7 +192,7 @@ static void pauses_are_not_busy(void **state)
 	(void)state;
 	for (int n = 0; n < 100; n++)
 		launch(&thread, lane, work, NOW_NS + n * 100 * USEC);
-	marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 9901 * USEC);
+	mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 9901 * USEC);
 	answer(7, NOW_NS + 9930 * USEC);
 	assert_in_range(busy_ns(), 2700 * USEC, 3300 * USEC);
 	/* They stand where they were launched. */
@@ -206,7 +208,7 @@ static void a_late_marker_bounds_only(void **state)
 
 	(void)state;
 	launch(&thread, lane, work, NOW_NS);
-	marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 49 * MSEC);
+	mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 49 * MSEC);
 	answer(7, NOW_NS + 49 * MSEC);
 	assert_in_range(busy_ns(), 160 * USEC, 240 * USEC);
 }
@@ -220,8 +222,8 @@ static void two_streams_count_once_where_they_overlap(void **state)
 	(void)state;
 	launch(&thread, a, work, NOW_NS);
 	launch(&thread, b, work, NOW_NS + 500 * USEC);
-	marker_put(meter, a, METER_TAIL, 1, NULL, NOW_NS + 510 * USEC);
-	marker_put(meter, b, METER_TAIL, 2, NULL, NOW_NS + 511 * USEC);
+	mark_at(meter, a, METER_TAIL, 1, NULL, NOW_NS + 510 * USEC);
+	mark_at(meter, b, METER_TAIL, 2, NULL, NOW_NS + 511 * USEC);
 	assert_int_equal(marker_pending(meter, queries, 4), 2);
 	assert_true(marker_ended(meter, &queries[1], NOW_NS + 1500 * USEC, NOW_NS + 1501 * USEC));
 	assert_true(marker_ended(meter, &queries[0], NOW_NS + 1000 * USEC, NOW_NS + 1501 * USEC));
@@ -241,7 +243,7 @@ static void threads_share_a_stream(void **state)
 	launch(&thread, a, work, NOW_NS);
 	launch(&second, b, work, NOW_NS + 300 * USEC);
 	launch(&thread, a, work, NOW_NS + 600 * USEC);
-	marker_put(meter, b, METER_TAIL, 1, NULL, NOW_NS + 601 * USEC);
+	mark_at(meter, b, METER_TAIL, 1, NULL, NOW_NS + 601 * USEC);
 	answer(1, NOW_NS + 700 * USEC);
 	assert_in_range(busy_ns(), 240 * USEC, 360 * USEC);
 	assert_int_equal(a->done_ns, a->cost_ns);
@@ -317,10 +319,10 @@ static void a_fence_is_not_busy(void **state)
 
 	(void)state;
 	launch(&thread, lane, work, NOW_NS);
-	marker_put(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
-	marker_put(meter, lane, METER_RESUME, 2, NULL, NOW_NS + 2 * USEC);
+	mark_at(meter, lane, METER_TAIL, 1, NULL, NOW_NS + USEC);
+	mark_at(meter, lane, METER_RESUME, 2, NULL, NOW_NS + 2 * USEC);
 	launch(&thread, lane, work, NOW_NS + 5 * USEC);
-	marker_put(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 6 * USEC);
+	mark_at(meter, lane, METER_TAIL, 3, NULL, NOW_NS + 6 * USEC);
 	answer(1, NOW_NS + 100 * USEC);
 	answer(2, NOW_NS + 900 * USEC);
 	answer(3, NOW_NS + 1000 * USEC);
@@ -336,7 +338,7 @@ static void long_work_is_debited_while_it_runs(void **state)
 
 	(void)state;
 	launch(&thread, lane, work, NOW_NS);
-	marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + USEC);
+	mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + USEC);
 	for (int ms = 1; ms <= 95; ms++) {
 		assert_int_equal(marker_pending(meter, &query, 1), 1);
 		marker_running(meter, &query, NOW_NS + ms * MSEC);
@@ -357,13 +359,13 @@ static void a_lost_marker_loses_nothing(void **state)
 
 	(void)state;
 	launch(&thread, lane, work, NOW_NS);
-	marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + USEC);
+	mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + USEC);
 	assert_int_equal(marker_tails(meter, NULL, NOW_NS + MSEC, lanes, 2), 0);
 	assert_int_equal(marker_pending(meter, &query, 1), 1);
 	assert_true(marker_lost(meter, &query));
 	assert_int_equal(marker_tails(meter, NULL, NOW_NS + MSEC, lanes, 2), 1);
 	assert_ptr_equal(lanes[0], lane);
-	marker_put(meter, lane, METER_TAIL, 8, NULL, NOW_NS + 2 * USEC);
+	mark_at(meter, lane, METER_TAIL, 8, NULL, NOW_NS + 2 * USEC);
 	answer(8, NOW_NS + 100 * USEC);
 	assert_in_range(busy_ns(), 60 * USEC, 140 * USEC);
 }
@@ -377,12 +379,12 @@ static void too_many_markers_are_refused(void **state)
 	(void)state;
 	for (int i = 0; i < METER_MARKERS + 4; i++) {
 		launch(&thread, lane, work, NOW_NS + i * USEC);
-		assert_true((marker_put(meter, lane, METER_TAIL, 1 + (uint64_t)i, NULL,
-					NOW_NS + i * USEC) != 0) == (i < METER_MARKERS));
+		assert_true((mark_at(meter, lane, METER_TAIL, 1 + (uint64_t)i, NULL,
+				     NOW_NS + i * USEC) != 0) == (i < METER_MARKERS));
 	}
 	for (int i = 0; i < METER_MARKERS; i++)
 		answer(1 + (uint64_t)i, NOW_NS + (i + 1) * 100 * USEC);
-	marker_put(meter, lane, METER_TAIL, 99, NULL, NOW_NS + 30 * USEC);
+	mark_at(meter, lane, METER_TAIL, 99, NULL, NOW_NS + 30 * USEC);
 	answer(99, NOW_NS + (METER_MARKERS + 4) * 100 * USEC);
 	assert_int_equal(lane->done_ns, lane->cost_ns);
 	assert_in_range(busy_ns(), 1960 * USEC, 2040 * USEC);
@@ -415,7 +417,7 @@ static void streams_and_contexts_come_and_go(void **state)
 
 		assert_non_null(lane);
 		launch(&thread, lane, work, NOW_NS + (int64_t)i * MSEC);
-		marker_put(meter, lane, METER_TAIL, i, NULL, NOW_NS + (int64_t)i * MSEC);
+		mark_at(meter, lane, METER_TAIL, i, NULL, NOW_NS + (int64_t)i * MSEC);
 		assert_int_equal(marker_pending(meter, &query, 1), 1);
 		if (i % 2)
 			meter_drop(meter, i, 1 + i % 40, NOW_NS + (int64_t)i * MSEC + 500 * USEC);
@@ -439,9 +441,9 @@ static void an_unknown_kind_goes_alone(void **state)
 	assert_false(meter_admit_fast(&thread, work));
 	assert_int_equal(meter_admit(meter, &thread, lane, work, &half, NOW_NS, &until_ns),
 			 PACE_GO);
-	marker_put(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
+	mark_at(meter, lane, METER_BEFORE, 1, NULL, NOW_NS);
 	assert_true(meter_launched(meter, &thread, lane, NOW_NS + USEC));
-	marker_put(meter, lane, METER_AFTER, 2, work, NOW_NS + USEC);
+	mark_at(meter, lane, METER_AFTER, 2, work, NOW_NS + USEC);
 	assert_int_equal(meter_admit(meter, &thread, lane, work, &half, NOW_NS + 2 * USEC,
 				     &until_ns),
 			 PACE_INFLIGHT);
@@ -502,9 +504,9 @@ static void a_marker_for_a_dropped_stream_is_refused(void **state)
 	(void)state;
 	launch(&thread, lane, known(5, USEC), NOW_NS);
 	meter_drop(meter, 11, 1, NOW_NS + USEC);
-	assert_int_equal(marker_put(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
+	assert_int_equal(mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
 	meter_lane(meter, &second, 12, 1);
-	assert_int_equal(marker_put(meter, lane + 1, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
+	assert_int_equal(mark_at(meter, lane + 1, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
 }
 
 enum { LAUNCHERS = 3, LAUNCHES = BUILD_SANITIZED ? 5000 : 50000 };
@@ -543,7 +545,7 @@ static void launching_and_measuring_go_on_at_once(void **state)
 	}
 	while (launching) {
 		if (marker_tails(meter, NULL, INT64_MAX, lanes, 4))
-			marker_put(meter, lanes[0], METER_TAIL, 7, NULL, clock_ns);
+			mark_at(meter, lanes[0], METER_TAIL, 7, NULL, clock_ns);
 		if (!marker_pending(meter, &query, 1))
 			continue;
 		now_ns = atomic_fetch_add(&clock_ns, USEC) + USEC;

@@ -1,6 +1,7 @@
 /*
  * A region whose file is initialised anew under a process that only looks.
  */
+#include "mount.h"
 #include "tenant.h"
 
 static void test_one_that_stays(void **state)
@@ -125,6 +126,31 @@ static void test_a_path_that_leads_elsewhere(void **state)
 	region_close(&r);
 }
 
+static void body_hidden(void *arg)
+{
+	const char *path = scratch_path("at/region");
+	struct region r, other;
+
+	(void)arg;
+	CHECK(mkdir(scratch_path("at"), 0755) == 0);
+	tenant_open(&r, path, "1g");
+	CHECK(region_check_path(&r) == 0 && region_place_is(&r.place, path));
+	mount_begin();
+	/* The same file, from where we have gone. */
+	CHECK(region_check_path(&r) == 0 && region_place_is(&r.place, path));
+	mount_tmpfs(scratch_path("at"), "size=8m");
+	CHECK(region_check_path(&r) == -ENOENT && !region_place_is(&r.place, path));
+	tenant_open(&other, path, "1g");
+	CHECK(region_check_path(&r) == -ENOENT && !region_place_is(&r.place, path));
+}
+
+/* Nobody has replaced it: another file lies over it for us alone. */
+static void test_a_path_that_is_covered(void **state)
+{
+	(void)state;
+	child_run(body_hidden, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +160,7 @@ int main(void)
 		scratch_test(test_one_that_is_cut_short),
 		scratch_test(test_one_that_is_no_region_any_more),
 		scratch_test(test_a_path_that_leads_elsewhere),
+		scratch_test(test_a_path_that_is_covered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,6 +104,10 @@ static void body_names(void *arg)
 	name[sizeof(name) - 1] = '\0';
 	refused(path_of(name), -ENAMETOOLONG, "shorter");
 	CHECK(region_open("", &plain, &r, &err) == -ENOENT);
+	/* Of a current directory that is gone. */
+	CHECK(mkdir(path_of("gone"), 0755) == 0 && chdir(path_of("gone")) == 0);
+	CHECK(rmdir(path_of("gone")) == 0);
+	refused("region", -ENOENT, "begins with /");
 }
 
 static void test_names(void **state)

@@ -3,6 +3,7 @@
 #include "base/random.h"
 
 #include "check.h"
+#include "mark.h"
 
 #include <stdlib.h>
 
@@ -44,7 +45,7 @@ static int setup(void **state)
 	thread = (struct meter_thread){ .id = 1 };
 	lane = meter_lane(meter, &thread, 11, 1);
 	work = means_find(&meter->means, 5);
-	marker_probe(meter, 1, NOW_NS - MSEC, NOW_NS - MSEC);
+	probe_at(meter, 1, NOW_NS - MSEC, NOW_NS - MSEC);
 	now_ns = NOW_NS;
 	return 0;
 }
@@ -88,10 +89,10 @@ static bool launch(struct means_entry *kind, bool is_measured)
 		     meter_wants_mark(meter, &thread, lane, kind, now_ns, &mark);
 	assert_true(!has_before || mark == METER_BEFORE);
 	if (has_before)
-		marker_put(meter, lane, mark, 1, NULL, now_ns);
+		mark_at(meter, lane, mark, 1, NULL, now_ns);
 	has_after = meter_launched(meter, &thread, lane, now_ns);
 	if (has_after)
-		marker_put(meter, lane, METER_AFTER, 2, kind, now_ns);
+		mark_at(meter, lane, METER_AFTER, 2, kind, now_ns);
 	assert_int_equal(has_before, has_after);
 	return has_before;
 }
@@ -260,9 +261,9 @@ static void others_or_a_near_limit_ask_for_markers(void **state)
 	meter->is_linked = true;
 	assert_false(spare_begin(meter, lane, work, now_ns));
 	meter->is_linked = false;
-	meter->crowded_ns = now_ns;
+	meter->crowd.late = 0x1f;
 	assert_false(spare_begin(meter, lane, work, now_ns));
-	meter->crowded_ns = 0;
+	meter->crowd.late = 0;
 	work->may_wait = 1;
 	assert_false(spare_begin(meter, lane, work, now_ns));
 	work->may_wait = 0;

@@ -71,6 +71,37 @@ static void copying_without_the_call(void)
 	copy_what_is_there();
 }
 
+/* In a child: what is told of a file is so, and of what is none too. */
+static void look_at_files(void)
+{
+	const char *path = scratch_file("file", "12345", 5);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	CHECK(fd >= 0);
+	CHECK(sys_fstat(fd, &st) == 0 && st.st_size == 5 && S_ISREG(st.st_mode));
+	CHECK(sys_stat(path, &st) == 0 && st.st_size == 5);
+	close(fd);
+	CHECK(sys_fstat(fd, &st) == -1 && errno == EBADF);
+	CHECK(sys_stat(scratch_path("none"), &st) == -1 && errno == ENOENT);
+}
+
+/* A sandbox that knows the call of new libcs alone. */
+static void looking_without_fstat(void)
+{
+	if (refuse_call(SYS_fstat, REFUSE_ANY, 0, EPERM))
+		look_at_files();
+}
+
+/* One that knows those of older ones alone. */
+static void looking_without_newfstatat(void)
+{
+#ifdef SYS_stat
+	if (refuse_call(SYS_newfstatat, REFUSE_ANY, 0, ENOSYS))
+		look_at_files();
+#endif
+}
+
 static void *thread_id(void *out)
 {
 	*(pid_t *)out = sys_gettid();
@@ -132,6 +163,8 @@ int main(void)
 		cmocka_unit_test(test_futex),
 		fresh_test(copying),
 		fresh_test(copying_without_the_call),
+		fresh_test(looking_without_fstat),
+		fresh_test(looking_without_newfstatat),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

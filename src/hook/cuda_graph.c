@@ -136,188 +136,6 @@ static int reserve_for_new(const struct graph_memory *memory, uint64_t out_bytes
 	return reserve(out_bytes, out_dev);
 }
 
-/* One instantiation call with its arguments bound: the forms differ in those alone. */
-struct instantiate {
-	CUgraphExec *out_exec;
-	CUgraph graph;
-	CUgraphNode *out_error_node;
-	char *log;
-	size_t log_bytes;
-	unsigned long long flags;
-	CUDA_GRAPH_INSTANTIATE_PARAMS *params;
-};
-
-typedef CUresult instantiate_fn(const struct instantiate *i);
-
-/* The driver has made what we cannot count: it is given back. */
-static CUresult undo(const struct instantiate *i, const struct output *was)
-{
-	GATE_CALL(real.cuGraphExecDestroy(*i->out_exec));
-	output_restore(was);
-	return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-/* With the memory of its allocation nodes. */
-static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn *call)
-{
-	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
-	struct sum sum = { .unfreed = 0 };
-	struct dev dev = { 0 };
-	struct output was;
-	bool is_known;
-	CUresult res;
-	int rc;
-
-	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
-	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
-		return ROOM_CALL_HERE(0, call(i));
-	is_known = graph_nodes_each(i->graph, 0, sum_node, &sum);
-	if (is_known && !is_any(sum.memory.bytes))
-		return ROOM_CALL_HERE(0, call(i));
-	round_up(sum.memory.bytes);
-	sum.memory.is_kept = sum.unfreed != 0;
-	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
-	if (rc < 0)
-		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
-	was = OUTPUT_SAVE(i->out_exec);
-	res = ROOM_CALL_HERE(0, call(i));
-	if (!is_known)
-		return res == CUDA_SUCCESS ? undo(i, &was) : res;
-	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
-		res = undo(i, &was);
-	if (res != CUDA_SUCCESS)
-		cancel(reserved_bytes);
-	return res;
-}
-
-static CUresult plain(const struct instantiate *i)
-{
-	return real.cuGraphInstantiate(i->out_exec, i->graph, i->out_error_node, i->log,
-				       i->log_bytes);
-}
-
-static CUresult plain_v2(const struct instantiate *i)
-{
-	return real.cuGraphInstantiate_v2(i->out_exec, i->graph, i->out_error_node, i->log,
-					  i->log_bytes);
-}
-
-static CUresult with_flags(const struct instantiate *i)
-{
-	return real.cuGraphInstantiateWithFlags(i->out_exec, i->graph, i->flags);
-}
-
-static CUresult with_params(const struct instantiate *i)
-{
-	return real.cuGraphInstantiateWithParams(i->out_exec, i->graph, i->params);
-}
-
-static CUresult with_params_ptsz(const struct instantiate *i)
-{
-	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
-}
-
-/* The stream that it is uploaded into at once; NULL: none or the default one. */
-static CUstream upload_stream(const struct instantiate *i)
-{
-	return i->params && (i->params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) ?
-		       i->params->hUploadStream :
-		       NULL;
-}
-
-static CUresult instantiate_needing(const struct instantiate *i, instantiate_fn *call,
-				    const struct exec_local_need *need)
-{
-	struct exec_local *local = exec_local_new();
-	struct graph_local_growth growth;
-	CUresult res;
-
-	if (!local)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	res = graph_local_reserve(&growth, need, upload_stream(i));
-	if (res == CUDA_SUCCESS) {
-		res = instantiate_counted(i, call);
-		graph_local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
-	}
-	if (res == CUDA_SUCCESS)
-		graph_local_made(*i->out_exec, local, need);
-	else
-		exec_local_free(local);
-	return res;
-}
-
-static CUresult instantiate_local(const struct instantiate *i, instantiate_fn *call)
-{
-	struct exec_local_need need = { .most_bytes = 0 };
-	CUresult res = CUDA_SUCCESS;
-
-	if (i->out_exec)
-		res = graph_local_ask(i->graph, &need);
-	if (res != CUDA_SUCCESS)
-		return res;
-	return need.most_bytes ? instantiate_needing(i, call, &need) : instantiate_counted(i, call);
-}
-
-static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
-{
-	CUresult res = instantiate_local(i, call);
-
-	if (res == CUDA_SUCCESS)
-		graph_uses_made(*i->out_exec, i->graph);
-	return res;
-}
-
-CUresult hook_cuGraphInstantiate(CUgraphExec *out_exec, CUgraph graph, CUgraphNode *out_error_node,
-				 char *log, size_t log_bytes)
-{
-	struct instantiate i = { .out_exec = out_exec,
-				 .graph = graph,
-				 .out_error_node = out_error_node,
-				 .log = log,
-				 .log_bytes = log_bytes };
-
-	return ENTER_HAS(cuGraphInstantiate) ? instantiate(&i, plain) : enter_missing();
-}
-
-CUresult hook_cuGraphInstantiate_v2(CUgraphExec *out_exec, CUgraph graph,
-				    CUgraphNode *out_error_node, char *log, size_t log_bytes)
-{
-	struct instantiate i = { .out_exec = out_exec,
-				 .graph = graph,
-				 .out_error_node = out_error_node,
-				 .log = log,
-				 .log_bytes = log_bytes };
-
-	return ENTER_HAS(cuGraphInstantiate_v2) ? instantiate(&i, plain_v2) : enter_missing();
-}
-
-CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *out_exec, CUgraph graph,
-					  unsigned long long flags)
-{
-	struct instantiate i = { .out_exec = out_exec, .graph = graph, .flags = flags };
-
-	return ENTER_HAS(cuGraphInstantiateWithFlags) ? instantiate(&i, with_flags) :
-							enter_missing();
-}
-
-CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *out_exec, CUgraph graph,
-					   CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-	struct instantiate i = { .out_exec = out_exec, .graph = graph, .params = params };
-
-	return ENTER_HAS(cuGraphInstantiateWithParams) ? instantiate(&i, with_params) :
-							 enter_missing();
-}
-
-CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph graph,
-						CUDA_GRAPH_INSTANTIATE_PARAMS *params)
-{
-	struct instantiate i = { .out_exec = out_exec, .graph = graph, .params = params };
-
-	return ENTER_HAS(cuGraphInstantiateWithParams_ptsz) ? instantiate(&i, with_params_ptsz) :
-							      enter_missing();
-}
-
 /* Out of the books before the driver gives the handle to another. */
 CUresult hook_cuGraphExecDestroy(CUgraphExec exec)
 {
@@ -516,6 +334,232 @@ static CUresult launch_counted(const struct pass *how, CUgraphExec exec, CUstrea
 	if (__builtin_expect(graph_any(), 0))
 		return launch_with_memory(how, exec, stream, name_of(stream, how->is_per_thread));
 	return pass(how, exec, stream);
+}
+
+/* One instantiation call with its arguments bound: the forms differ in those alone. */
+struct instantiate {
+	CUgraphExec *out_exec;
+	CUgraph graph;
+	CUgraphNode *out_error_node;
+	char *log;
+	size_t log_bytes;
+	unsigned long long flags;
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params;
+	bool is_per_thread;
+};
+
+typedef CUresult instantiate_fn(const struct instantiate *i);
+
+/* The driver has made what we cannot count: it is given back. */
+static CUresult undo(const struct instantiate *i, const struct output *was)
+{
+	GATE_CALL(real.cuGraphExecDestroy(*i->out_exec));
+	output_restore(was);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* With the memory of its allocation nodes. */
+static CUresult instantiate_counted(const struct instantiate *i, instantiate_fn *call)
+{
+	uint64_t reserved_bytes[RATION_DEVICES] = { 0 };
+	struct sum sum = { .unfreed = 0 };
+	struct dev dev = { 0 };
+	struct output was;
+	bool is_known;
+	CUresult res;
+	int rc;
+
+	if (!init_is_member() || !i->out_exec || !real.cuGraphGetNodes ||
+	    !real.cuGraphNodeGetType || !real.cuGraphMemAllocNodeGetParams)
+		return ROOM_CALL_HERE(0, call(i));
+	is_known = graph_nodes_each(i->graph, 0, sum_node, &sum);
+	if (is_known && !is_any(sum.memory.bytes))
+		return ROOM_CALL_HERE(0, call(i));
+	round_up(sum.memory.bytes);
+	sum.memory.is_kept = sum.unfreed != 0;
+	rc = is_known ? reserve_for_new(&sum.memory, reserved_bytes, &dev) : 0;
+	if (rc < 0)
+		return enter_refused(rc, dev, sum.memory.bytes[dev.v]);
+	was = OUTPUT_SAVE(i->out_exec);
+	res = ROOM_CALL_HERE(0, call(i));
+	if (!is_known)
+		return res == CUDA_SUCCESS ? undo(i, &was) : res;
+	if (res == CUDA_SUCCESS && !graph_enter(*i->out_exec, &sum.memory, reserved_bytes))
+		res = undo(i, &was);
+	if (res != CUDA_SUCCESS)
+		cancel(reserved_bytes);
+	return res;
+}
+
+/*
+ * One that is uploaded at once takes memory beside those that are on their way in other streams: it
+ * is made first, and then uploaded as by the program. The driver does not say later that it was.
+ */
+static CUresult instantiate_uploaded(const struct instantiate *i, instantiate_fn *call)
+{
+	struct output was = OUTPUT_SAVE(i->out_exec);
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = *i->params;
+	struct instantiate made = *i;
+	struct pass how = { i->is_per_thread ? real.cuGraphUpload_ptsz : real.cuGraphUpload,
+			    i->is_per_thread, true };
+	CUresult res;
+
+	params.flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+	made.params = &params;
+	res = instantiate_counted(&made, call);
+	if (res == CUDA_SUCCESS) {
+		res = launch_counted(&how, *i->out_exec, params.hUploadStream);
+		if (res != CUDA_SUCCESS) {
+			hook_cuGraphExecDestroy(*i->out_exec);
+			output_restore(&was);
+			params.result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+		}
+	}
+	params.flags = i->params->flags;
+	*i->params = params;
+	return res;
+}
+
+static CUresult plain(const struct instantiate *i)
+{
+	return real.cuGraphInstantiate(i->out_exec, i->graph, i->out_error_node, i->log,
+				       i->log_bytes);
+}
+
+static CUresult plain_v2(const struct instantiate *i)
+{
+	return real.cuGraphInstantiate_v2(i->out_exec, i->graph, i->out_error_node, i->log,
+					  i->log_bytes);
+}
+
+static CUresult with_flags(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithFlags(i->out_exec, i->graph, i->flags);
+}
+
+static CUresult with_params(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithParams(i->out_exec, i->graph, i->params);
+}
+
+static CUresult with_params_ptsz(const struct instantiate *i)
+{
+	return real.cuGraphInstantiateWithParams_ptsz(i->out_exec, i->graph, i->params);
+}
+
+static bool is_uploaded(const struct instantiate *i)
+{
+	return i->params && (i->params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+}
+
+/* The stream that it is uploaded into at once; NULL: none or the default one. */
+static CUstream upload_stream(const struct instantiate *i)
+{
+	return is_uploaded(i) ? i->params->hUploadStream : NULL;
+}
+
+static CUresult instantiate_whole(const struct instantiate *i, instantiate_fn *call)
+{
+	bool may_upload = i->is_per_thread ? real.cuGraphUpload_ptsz : real.cuGraphUpload;
+
+	return is_uploaded(i) && i->out_exec && init_is_member() && may_upload ?
+		       instantiate_uploaded(i, call) :
+		       instantiate_counted(i, call);
+}
+
+static CUresult instantiate_needing(const struct instantiate *i, instantiate_fn *call,
+				    const struct exec_local_need *need)
+{
+	struct exec_local *local = exec_local_new();
+	struct graph_local_growth growth;
+	CUresult res;
+
+	if (!local)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	res = graph_local_reserve(&growth, need, upload_stream(i));
+	if (res == CUDA_SUCCESS) {
+		res = instantiate_whole(i, call);
+		graph_local_finish(&growth, res == CUDA_SUCCESS ? LOCAL_PERHAPS : LOCAL_FAILED);
+	}
+	if (res == CUDA_SUCCESS)
+		graph_local_made(*i->out_exec, local, need);
+	else
+		exec_local_free(local);
+	return res;
+}
+
+static CUresult instantiate_local(const struct instantiate *i, instantiate_fn *call)
+{
+	struct exec_local_need need = { .most_bytes = 0 };
+	CUresult res = CUDA_SUCCESS;
+
+	if (i->out_exec)
+		res = graph_local_ask(i->graph, &need);
+	if (res != CUDA_SUCCESS)
+		return res;
+	return need.most_bytes ? instantiate_needing(i, call, &need) : instantiate_whole(i, call);
+}
+
+static CUresult instantiate(const struct instantiate *i, instantiate_fn *call)
+{
+	CUresult res = instantiate_local(i, call);
+
+	if (res == CUDA_SUCCESS)
+		graph_uses_made(*i->out_exec, i->graph);
+	return res;
+}
+
+CUresult hook_cuGraphInstantiate(CUgraphExec *out_exec, CUgraph graph, CUgraphNode *out_error_node,
+				 char *log, size_t log_bytes)
+{
+	struct instantiate i = { .out_exec = out_exec,
+				 .graph = graph,
+				 .out_error_node = out_error_node,
+				 .log = log,
+				 .log_bytes = log_bytes };
+
+	return ENTER_HAS(cuGraphInstantiate) ? instantiate(&i, plain) : enter_missing();
+}
+
+CUresult hook_cuGraphInstantiate_v2(CUgraphExec *out_exec, CUgraph graph,
+				    CUgraphNode *out_error_node, char *log, size_t log_bytes)
+{
+	struct instantiate i = { .out_exec = out_exec,
+				 .graph = graph,
+				 .out_error_node = out_error_node,
+				 .log = log,
+				 .log_bytes = log_bytes };
+
+	return ENTER_HAS(cuGraphInstantiate_v2) ? instantiate(&i, plain_v2) : enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *out_exec, CUgraph graph,
+					  unsigned long long flags)
+{
+	struct instantiate i = { .out_exec = out_exec, .graph = graph, .flags = flags };
+
+	return ENTER_HAS(cuGraphInstantiateWithFlags) ? instantiate(&i, with_flags) :
+							enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *out_exec, CUgraph graph,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct instantiate i = { .out_exec = out_exec, .graph = graph, .params = params };
+
+	return ENTER_HAS(cuGraphInstantiateWithParams) ? instantiate(&i, with_params) :
+							 enter_missing();
+}
+
+CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *out_exec, CUgraph graph,
+						CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct instantiate i = {
+		.out_exec = out_exec, .graph = graph, .params = params, .is_per_thread = true
+	};
+
+	return ENTER_HAS(cuGraphInstantiateWithParams_ptsz) ? instantiate(&i, with_params_ptsz) :
+							      enter_missing();
 }
 
 static CUresult launch(struct pass how, CUgraphExec exec, CUstream stream)

@@ -121,6 +121,38 @@ static void again(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES);
 }
 
+/* uploaded: at once into another stream than that of a graph whose memory the store has. */
+static void uploaded(int argc, char **argv)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD };
+	CUgraphExec exec, other = (CUgraphExec)1;
+	CUstream stream;
+	CUgraph graph;
+	CUdeviceptr p;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	exec = new_exec(96 * MIB, FREES);
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&params.hUploadStream, CU_STREAM_NON_BLOCKING));
+	OK(cuGraphLaunch(exec, stream));
+	graph = make(96 * MIB, FREES);
+	OK(cuMemAlloc_v2(&p, client_limit(0) - CONTEXT_BYTES - 130 * MIB));
+	IS(cuGraphInstantiateWithParams(&other, graph, &params), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(other == (CUgraphExec)1);
+	SAME(params.result_out, CUDA_GRAPH_INSTANTIATE_ERROR);
+	SAME(params.flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+	OK(cuMemFree_v2(p));
+	OK(cuGraphInstantiateWithParams(&other, graph, &params));
+	SAME(params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
+	OK(cuGraphLaunch(other, params.hUploadStream));
+	OK(cuCtxSynchronize());
+	CHARGED_IS(0, CONTEXT_BYTES + store_bytes());
+	client_pause("uploaded");
+}
+
 /* idle: what graphs have is not taken from under them, also when others are refused for it. */
 static void idle(int argc, char **argv)
 {
@@ -423,6 +455,7 @@ int main(int argc, char **argv)
 	static const struct client_case cases[] = {
 		{ "reserve", reserve },
 		{ "again", again },
+		{ "uploaded", uploaded },
 		{ "idle", idle },
 		{ "kept", kept },
 		{ "units", units },

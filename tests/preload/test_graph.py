@@ -23,6 +23,15 @@ def test_what_was_trimmed_is_taken_again(place):
     program.go().end()
 
 
+def test_an_upload_with_the_graph(place):
+    """It takes memory as a launch beside others does, not as a graph that is to be launched."""
+    limit = CONTEXT + 300 * MIB
+    program = place.start("graph", "uploaded", RATION_MEM=limit).await_word("uploaded")
+    assert place.truth() == {program.pid: place.charged()}
+    assert place.most() <= limit
+    program.go().end()
+
+
 def test_units_of_the_store(place):
     program = place.start("graph", "units", RATION_MEM=LIMIT - 2 * MIB).await_word("refused")
     assert place.truth() == {program.pid: place.charged()}

@@ -34,7 +34,8 @@ struct lane_spare {
 	struct means_entry *work;
 	uint32_t waited;  /* the lane's launches when its thread waited last */
 	uint32_t run;     /* launches in a row, up to now, with a wait each */
-	uint32_t left;    /* may do without markers before one has them again */
+	int32_t left;     /* may do without markers before one has them again; below 0: must not */
+	uint32_t steady;  /* in a row that were to be measured: their kinds are steady */
 	uint32_t checked; /* of those without, up to a few */
 	int64_t extra_ns; /* from a submission to its wait's return, but for the mean of its kind */
 };

@@ -47,8 +47,9 @@ bool spare_begin(const struct meter *meter, struct lane *lane, struct means_entr
 {
 	struct lane_spare *spare = &lane->spare;
 
-	if (spare->left == 0) {
-		spare->left = SPARED;
+	spare->steady = means_is_steady(work) ? spare->steady + 1 : 0;
+	if (spare->left <= 0) {
+		spare->left = spare->left < 0 ? spare->left + 1 : SPARED;
 		return false;
 	}
 	if (spare->run < RUN || spare->waited != lane->launches || !means_is_steady(work) ||
@@ -59,6 +60,16 @@ bool spare_begin(const struct meter *meter, struct lane *lane, struct means_entr
 	return true;
 }
 
+bool spare_may_pass(const struct meter *meter, const struct lane *lane)
+{
+	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
+
+	return !lane->spare.work && lane->spare.steady >= RUN &&
+	       lane->spare.waited != lane->launches && lane->last_ns - end_ns < SPARE_PASS_NS &&
+	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
+	       !crowd_is_there(&meter->crowd, lane->last_ns);
+}
+
 void spare_check(struct lane *lane, int64_t span_ns)
 {
 	struct lane_spare *spare = &lane->spare;
@@ -66,9 +77,11 @@ void spare_check(struct lane *lane, int64_t span_ns)
 	int64_t apart_ns = span_ns - mean_ns - spare->extra_ns;
 
 	spare->work = NULL;
-	/* It is another launch's wait, or that for several. */
-	if (spare->run == 0)
+	/* It returned at once, or is another launch's wait, or that for several: it tells nothing. */
+	if (spare->run == 0) {
+		spare->left = -SPARED;
 		return;
+	}
 	if (spare->checked < CHECKED) {
 		spare->extra_ns += apart_ns / ++spare->checked;
 		return;

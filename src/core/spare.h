@@ -5,6 +5,8 @@
  * return when they usually do: from the submission to the return of its wait passes the mean of the
  * kind and a little more, which is learnt for each lane. One that does not has the next measured.
  *
+ * A wait whose lane has nothing to be checked is not even timed (spare_may_pass()).
+ *
  * The wait only says that nothing has changed. What a launch takes it cannot: behind a marker it
  * returns later than without one, nobody knows by how much. So the means are those of pairs alone.
  *
@@ -18,6 +20,8 @@
 
 /* A call that waited longer than this returned because the work ended. */
 #define SPARE_WAITED_NS (2 * NSEC_PER_USEC)
+/* An end that was measured no longer than that before the last launch is news enough. */
+#define SPARE_PASS_NS NSEC_PER_MSEC
 
 /*
  * The lane in which the thread's launches are measured, if it is of the context; of the event's
@@ -29,6 +33,21 @@ struct lane *spare_lane_at(const struct meter_thread *thread, const struct marke
 /* Before a launch of this kind that is to be measured: true when it needs no markers. No lock. */
 bool spare_begin(const struct meter *meter, struct lane *lane, struct means_entry *work,
 		 int64_t now_ns);
+
+/*
+ * Before a wait for the lane's stream, by its thread: it need not be timed, for an end was measured
+ * a moment ago, what is launched is steady, the limit is not near and nobody else is there. Then
+ * spare_pass() is all that is told of it.
+ */
+bool spare_may_pass(const struct meter *meter, const struct lane *lane);
+
+static inline void spare_pass(struct lane *lane)
+{
+	struct lane_spare *spare = &lane->spare;
+
+	spare->run = lane->launches - spare->waited == 1 ? spare->run + 1 : 0;
+	spare->waited = lane->launches;
+}
 
 /* The slow side of spare_waited(): how long the launch without markers took, with its wait. */
 void spare_check(struct lane *lane, int64_t span_ns);

@@ -18,9 +18,9 @@
 			return enter_missing();                                   \
 		if (!metering_is_on())                                            \
 			return real.sym(GATED_ARGS(__VA_ARGS__));                 \
-		begin_ns = clock_now_ns();                                        \
+		begin_ns = work_wait_begin(stream, is_per_thread);                \
 		res = real.sym(GATED_ARGS(__VA_ARGS__));                          \
-		if (res == CUDA_SUCCESS)                                          \
+		if (begin_ns && res == CUDA_SUCCESS)                              \
 			work_waited(stream, is_per_thread, is_context, begin_ns); \
 		return res;                                                       \
 	}

@@ -490,6 +490,19 @@ void work_call_attention(void)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+int64_t work_wait_begin(CUstream stream, bool is_per_thread)
+{
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
+	struct lane *lane = p && p->meter && p->context ? meter_lane_known(p->thread, p->key) :
+							  NULL;
+
+	if (!lane || !spare_may_pass(p->meter, lane))
+		return clock_now_ns();
+	spare_pass(lane);
+	return 0;
+}
+
 void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns)
 {
 	/* Before the markers are read, which takes as long as many a wake-up. */

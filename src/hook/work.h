@@ -55,6 +55,12 @@ void work_call_attention(void);
 void work_end_threads(void);
 
 /*
+ * Before the program waits for a stream: when that begins, or 0 where work_waited() would tell
+ * nothing that is not known.
+ */
+int64_t work_wait_begin(CUstream stream, bool is_per_thread);
+
+/*
  * The program waited in a call from begin_ns (CLOCK_MONOTONIC) until now, and the driver said that the
  * stream, or with `is_context` all of the calling thread's context, is done. WORK_AT_ONCE: a query that
  * said so without waiting.

@@ -298,6 +298,10 @@ static void end_of_wait(struct tenant_thread *thread, uint64_t key, uint64_t dep
 	struct lane *lane = is_stream ? meter_lane_known(&thread->meter, key) :
 					spare_lane_at(&thread->meter, point);
 
+	if (is_stream && lane && spare_may_pass(meter, lane)) {
+		spare_pass(lane);
+		return;
+	}
 	if (lane)
 		spare_waited(lane, thread->wait_begin_ns, now_ns);
 	if ((lane || !is_stream) &&

@@ -77,7 +77,7 @@ void spare_check(struct lane *lane, int64_t span_ns)
 	int64_t apart_ns = span_ns - mean_ns - spare->extra_ns;
 
 	spare->work = NULL;
-	/* It returned at once, or is another launch's wait, or that for several: it tells nothing. */
+	/* It returned at once, is another launch's, or for several: it tells nothing. */
 	if (spare->run == 0) {
 		spare->left = -SPARED;
 		return;

@@ -224,6 +224,12 @@ static bool is_alone(struct meter *meter, const struct meter_stream *stream, int
 	return true;
 }
 
+/* When the tenant was last let off a turn of others, in any stream of any process; 0: never. */
+static int64_t lost_ns(const struct meter *meter)
+{
+	return (int64_t)__atomic_load_n(&meter->pace.device->lost_ns, __ATOMIC_RELAXED);
+}
+
 /*
  * Everything up to `point` had ended at end_ns: lays it out, debits what is newly busy, and then
  * takes off what was predicted for it; in that order, so that the bucket keeps what it was filled
@@ -238,7 +244,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .is_alone = is_alone(meter, stream, now_ns),
 				 .is_crowded = crowd_is_there(&meter->crowd, now_ns),
 				 .is_dry = stream->is_dry,
-				 .turn_ns = stream->turn_ns };
+				 .turn_ns = lost_ns(meter) };
 	struct replay_result done;
 	int64_t forgiven_ns;
 
@@ -247,7 +253,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
 	if (done.has_waited)
-		stream->turn_ns = end_ns;
+		__atomic_store_n(&meter->pace.device->lost_ns, (uint64_t)end_ns, __ATOMIC_RELAXED);
 	if (done.cost_ns > 0)
 		stream->is_dry = false;
 	/* What others made busy meanwhile says nothing of streams side by side. */
@@ -585,4 +591,5 @@ void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t
 			__atomic_store_n(&work->pending_ns, 0, __ATOMIC_RELAXED);
 	}
 	stream->has_before = false;
+	stream->is_dry = false;
 }

@@ -63,7 +63,6 @@ struct meter_stream {
 	uint32_t settled;       /* launches that were measured */
 	uint32_t settled_waits; /* of them, such as may wait */
 	int64_t balance_ns;     /* core/replay.h */
-	int64_t turn_ns;        /* likewise */
 	bool is_dry;           /* the marker that was read last is a METER_START, and found it so */
 	bool has_before;       /* the marker that was read last is a METER_BEFORE */
 	int64_t before_gpu_ns; /* and ran then */

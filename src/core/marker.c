@@ -1,6 +1,7 @@
 #include "core/marker.h"
 
 #include "base/clock.h"
+#include "core/ended.h"
 #include "core/late.h"
 #include "shm/busy_ring.h"
 
@@ -143,11 +144,7 @@ static bool is_unmarked(const struct lane *lane)
 	       __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE) > lane->done_ns;
 }
 
-/*
- * A lane of the stream that has something unmarked; only the thread's own unless id is 0. lock
- * held.
- */
-static struct lane *unmarked_lane(struct meter_stream *stream, uint64_t id, int64_t before_ns)
+struct lane *marker_unmarked(struct meter_stream *stream, uint64_t id, int64_t before_ns)
 {
 	for (unsigned i = 0; stream->key && i < REPLAY_LANES; i++) {
 		struct lane *lane = &stream->lanes[i];
@@ -167,7 +164,7 @@ unsigned marker_tails(struct meter *meter, const struct meter_thread *thread, in
 
 	pthread_mutex_lock(&meter->lock);
 	for (unsigned i = 0; i < meter->used && n < max; i++) {
-		struct lane *lane = unmarked_lane(&meter->streams[i], id, before_ns);
+		struct lane *lane = marker_unmarked(&meter->streams[i], id, before_ns);
 
 		if (lane)
 			out_lanes[n++] = lane;
@@ -419,6 +416,7 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}
 		stream->first++;
+		ended_look(meter, stream, seen_ns);
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return is_known;
@@ -470,6 +468,7 @@ bool marker_lost(struct meter *meter, const struct marker_query *query)
 			for (unsigned i = 0; i < REPLAY_LANES; i++)
 				stream->lanes[i].marked--;
 		stream->first++;
+		ended_look(meter, stream, clock_now_ns());
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return is_known;
@@ -520,7 +519,7 @@ struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context
 	at = meter_stream(meter, stream, context, true);
 	if (at) {
 		ask_start(at);
-		lane = unmarked_lane(at, 0, INT64_MAX);
+		lane = marker_unmarked(at, 0, INT64_MAX);
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return lane;

@@ -34,7 +34,7 @@ CREATE(cuGreenCtxStreamCreate, c, CUstream *, CUgreenCtx, unsigned int, int)
 CREATE(cuStreamCreate, b, CUstream *, unsigned int)
 CREATE(cuStreamCreateWithPriority, b, CUstream *, unsigned int, int)
 
-/* Its work goes on, but nobody can ask for it any more. */
+/* Its work goes on, and is measured (core/ended.h), but nobody can ask for it any more. */
 #define DESTROY(sym)                                               \
 	CUresult hook_##sym(CUstream stream)                       \
 	{                                                          \

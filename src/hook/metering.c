@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/turn.h"
+#include "core/ended.h"
 #include "core/gate.h"
 #include "core/pace_policy.h"
 #include "core/quota.h"
@@ -480,19 +481,42 @@ static void drop_probe(uint64_t context)
 	pthread_mutex_unlock(&state.s.making);
 }
 
-/* Whatever ends is dropped from all meters; who may be at it with a marker is waited for. */
-static void drop(uint64_t stream, uint64_t context)
+/* What has no marker in a stream that ends gets the last one: nobody can put it later. */
+static void mark_last(struct meter *meter, CUstream stream)
 {
-	bool has_turn = turn_take(&state.s.marking, END_WAIT_NS);
-	int64_t now_ns = clock_now_ns();
+	uint64_t context, newest;
+	struct lane *lane = ended_lane(meter, stream_key_of(stream), &context, &newest);
 
-	for (int d = 0; d < RATION_DEVICES; d++) {
+	if (newest)
+		gpu_event_give(newest);
+	if (lane)
+		metering_mark(meter, lane, METER_TAIL, stream, context, NULL, true, false);
+}
+
+/*
+ * A stream that ends, or with NULL a context, leaves all meters; who may be at it with a marker is
+ * waited for.
+ */
+static void drop(CUstream stream, uint64_t context)
+{
+	bool has_turn;
+
+	for (int d = 0; d < RATION_DEVICES && stream; d++) {
 		struct meter *meter = atomic_load(&state.s.meters[d]);
 
 		if (meter)
-			meter_drop(meter, stream, context, now_ns);
+			mark_last(meter, stream);
 	}
-	if (context && has_turn)
+	has_turn = turn_take(&state.s.marking, END_WAIT_NS);
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct meter *meter = atomic_load(&state.s.meters[d]);
+
+		if (meter && stream)
+			ended_begin(meter, stream_key_of(stream), clock_now_ns());
+		else if (meter)
+			meter_drop(meter, context, clock_now_ns());
+	}
+	if (!stream && has_turn)
 		drop_probe(context);
 	again_void();
 	if (has_turn)
@@ -532,7 +556,7 @@ void metering_end_stream(CUstream stream)
 	if (!is_metering() || stream_key_is_default(stream))
 		return;
 	metering_read_all(0);
-	drop(stream_key_of(stream), 0);
+	drop(stream, 0);
 }
 
 void metering_end_context(CUcontext ctx)
@@ -543,5 +567,5 @@ void metering_end_context(CUcontext ctx)
 	metering_read_all(0);
 	context = gpu_event_forget(ctx);
 	if (context && is_metering())
-		drop(0, context);
+		drop(NULL, context);
 }

@@ -69,7 +69,7 @@ DESTROY(cuStreamDestroy_v2)
                                                          \
 		if (!ENTER_HAS(sym))                     \
 			return enter_missing();          \
-		metering_begin_capture();                \
+		metering_begin_capture(a);               \
 		was_in = gate_enter();                   \
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
 		if (res == CUDA_SUCCESS)                 \

@@ -188,11 +188,31 @@ void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind,
 	relaxed_end(relaxed);
 }
 
-void metering_begin_capture(void)
+/* What has no marker in a created stream gets one: it may end, and nobody can put it then. */
+static void mark_last(CUstream stream)
 {
-	bool is_shut = (metering_is_on() || gpu_fence_is_used()) &&
-		       gate_close(CAPTURE_WAIT_NS) == 0;
+	uint64_t context, newest;
+	struct lane *lane;
 
+	for (int d = 0; d < RATION_DEVICES && may_mark(stream, false); d++) {
+		struct meter *meter = atomic_load(&state.s.meters[d]);
+
+		lane = meter ? ended_lane(meter, stream_key_of(stream), &context, &newest) : NULL;
+		if (lane && newest)
+			gpu_event_give(newest);
+		if (lane)
+			metering_mark(meter, lane, METER_TAIL, stream, context, NULL, true, false);
+	}
+}
+
+void metering_begin_capture(CUstream stream)
+{
+	bool is_shut;
+
+	/* It may end captured. */
+	if (metering_is_on() && !stream_key_is_default(stream))
+		mark_last(stream);
+	is_shut = (metering_is_on() || gpu_fence_is_used()) && gate_close(CAPTURE_WAIT_NS) == 0;
 	capture_begin();
 	again_void();
 	if (is_shut)
@@ -481,18 +501,6 @@ static void drop_probe(uint64_t context)
 	pthread_mutex_unlock(&state.s.making);
 }
 
-/* What has no marker in a stream that ends gets the last one: nobody can put it later. */
-static void mark_last(struct meter *meter, CUstream stream)
-{
-	uint64_t context, newest;
-	struct lane *lane = ended_lane(meter, stream_key_of(stream), &context, &newest);
-
-	if (newest)
-		gpu_event_give(newest);
-	if (lane)
-		metering_mark(meter, lane, METER_TAIL, stream, context, NULL, true, false);
-}
-
 /*
  * A stream that ends, or with NULL a context, leaves all meters; who may be at it with a marker is
  * waited for.
@@ -501,12 +509,8 @@ static void drop(CUstream stream, uint64_t context)
 {
 	bool has_turn;
 
-	for (int d = 0; d < RATION_DEVICES && stream; d++) {
-		struct meter *meter = atomic_load(&state.s.meters[d]);
-
-		if (meter)
-			mark_last(meter, stream);
-	}
+	if (stream)
+		mark_last(stream);
 	has_turn = turn_take(&state.s.marking, END_WAIT_NS);
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct meter *meter = atomic_load(&state.s.meters[d]);

@@ -273,8 +273,8 @@ static void elsewhere(int argc, char **argv)
 enum { STREAMS = 300 };
 
 /*
- * wear [left]: as held() in a new stream, after many. What is owed for is in one that is ended with
- * it under way, with `left`.
+ * wear [left|captured]: as held() in a new stream, after many. What is owed for is in one that is
+ * ended with it under way, with `left`; while it is captured besides, with `captured`.
  */
 static void wear(int argc, char **argv)
 {
@@ -293,7 +293,9 @@ static void wear(int argc, char **argv)
 		OK(cuStreamDestroy_v2(streams[i]));
 	client_pause("first");
 	launch(last, 100 * MSEC);
-	if (argc > 0 && !strcmp(argv[0], "left"))
+	if (argc > 0 && !strcmp(argv[0], "captured"))
+		OK(cuStreamBeginCapture_v2(last, CU_STREAM_CAPTURE_MODE_RELAXED));
+	if (argc > 0 && strcmp(argv[0], "waited"))
 		OK(cuStreamDestroy_v2(last));
 	OK(cuCtxSynchronize());
 	client_pause("owes");

@@ -127,7 +127,7 @@ def test_who_owes_is_held_after_many_contexts(limited, how):
     owing(limited, "worn", how)
 
 
-@pytest.mark.parametrize("how", ["waited", "left"])
+@pytest.mark.parametrize("how", ["waited", "left", "captured"])
 @pytest.mark.parametrize("version", [None, pytest.param("12.4", marks=pytest.mark.plain)])
 def test_who_owes_is_held_after_many_streams(limited, how, version):
     """There is room for the next, and what a stream had under way when it ended is measured as ever."""

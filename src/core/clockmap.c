@@ -13,7 +13,7 @@
  * and from then on such a part of what they say. On an H200 it is 3 ppm for as long as one looks; a
  * microsecond in a round of 8 ms would be 125.
  */
-#define RATE_SPAN_LEAST_NS 32e6
+#define RATE_SPAN_LEAST_NS 8e6
 #define RATE_SPAN_MOST_NS 512e6
 #define RATE_GAIN 0.25
 /* No drift: the clock is another. */
@@ -135,8 +135,7 @@ void clockmap_probe(struct clockmap *map, int64_t gpu_ns, int64_t begin_ns, int6
 	}
 	error_ns = seen_ns - offset_at(map, gpu_ns);
 	if (error_ns > EARLY_NS) {
-		if (map->rate_span_ns > 0)
-			learn_rate(map, gpu_ns, seen_ns);
+		learn_rate(map, gpu_ns, seen_ns);
 		begin(map, gpu_ns, seen_ns);
 		return;
 	}

@@ -11,6 +11,7 @@
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
+#include "drv/gpu_heap.h"
 #include "hook/gated.h"
 #include "hook/ipc_import.h"
 #include "hook/making.h"
@@ -189,7 +190,7 @@ static void begin_ending(struct ending *e)
 {
 	e->was_in = gate_enter();
 	gpu_fence_ending(e->ctx);
-	promise_rename(e->ctx, e);
+	gpu_heap_end_context(e->ctx, e);
 	e->mark = track_mark();
 	e->contexts = context_mark();
 }

@@ -211,7 +211,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	charge_over();
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
-		cost.bytes += local_end(e->area);
+		cost.bytes += local_end(e->area, e->contexts);
 		library_end_context(e->ctx, e->contexts);
 		module_end_context(e->ctx, e->contexts);
 		lodger_end_context(e->ctx, e->contexts);
@@ -402,7 +402,8 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	untold_take_context(e.ctx, e.contexts, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
-	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes + local_end(e.area));
+	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes +
+			      local_end(e.area, e.contexts));
 	overhead_give_back(untold_bytes);
 	return res;
 }

@@ -50,7 +50,7 @@ struct pace_device {
 	uint64_t first_ns;  /* and until when it may still come */
 	uint64_t late_ns;   /* debited, and not to be paid at once: core/late.h */
 	uint64_t linked_ns; /* when a linked process last asked */
-	uint64_t reserved1[1];
+	uint64_t lost_ns;   /* when a turn of others was last told from its time: core/replay.h */
 	struct pace_ring ring;
 	struct pace_slot slots[PACE_SLOTS];
 };

@@ -19,14 +19,14 @@
 struct clockmap {
 	bool is_set;
 	bool is_probed;
-	int64_t at_gpu_ns;      /* the offset is that of this moment */
-	double offset_ns;       /* CPU minus GPU time, of the earliest probes */
-	double mean_ns;         /* what the mean probe's is more than that: negative */
-	double rate;            /* by which the offset grows */
-	double error_ns;        /* usual error of a round */
-	int64_t call_ns;        /* what a probe's record call usually takes */
-	double rate_span_ns;    /* how far apart two probes are that tell the rate */
-	int64_t rated_gpu_ns;   /* the first of them */
+	int64_t at_gpu_ns;    /* the offset is that of this moment */
+	double offset_ns;     /* CPU minus GPU time, of the earliest probes */
+	double mean_ns;       /* what the mean probe's is more than that: negative */
+	double rate;          /* by which the offset grows */
+	double error_ns;      /* usual error of a round */
+	int64_t call_ns;      /* what a probe's record call usually takes */
+	double rate_span_ns;  /* how far apart two probes are that tell the rate; 0: no first yet */
+	int64_t rated_gpu_ns; /* the first of them */
 	double rated_offset_ns; /* its offset */
 	uint32_t probes;        /* in this round */
 	double best_error_ns;   /* its earliest */

@@ -20,7 +20,7 @@ enum { LOOKS = 2 };
 struct handed_state {
 	struct ration_region *own; /* constant after handed_init() */
 	unsigned slot;             /* likewise */
-	_Atomic bool has_imported;
+	_Atomic bool has_imported, has_exported;
 	_Atomic uint64_t noted_bytes[RATION_DEVICES];
 	_Atomic uint64_t kept_bytes[RATION_DEVICES]; /* written under mutex */
 	/* Orders the rest; taken before the quota's. Never held across a wait. */
@@ -56,6 +56,7 @@ void handed_import(void)
 
 void handed_export(void)
 {
+	atomic_store(&state.s.has_exported, true);
 	if (has_region())
 		heir_note_export(state.s.own, state.s.slot);
 }
@@ -64,6 +65,16 @@ void handed_looked(void)
 {
 	if (has_region())
 		residency_note_look(state.s.own, state.s.slot);
+}
+
+void handed_hold(void)
+{
+	if (!has_region())
+		return;
+	if (handed_has_imported())
+		residency_note_import(state.s.own, state.s.slot);
+	if (atomic_load_explicit(&state.s.has_exported, memory_order_relaxed))
+		heir_note_export(state.s.own, state.s.slot);
 }
 
 void handed_note(struct dev dev, uint64_t bytes)

@@ -29,6 +29,9 @@ void handed_looked(void);
 /* This process is about to export memory: what it has when it dies is kept so (shm/heir.h). */
 void handed_export(void);
 
+/* Says both anew where our slot was reaped in error, and is ours again. */
+void handed_hold(void);
+
 /* So much of the device, which was exported, ended: of what the caller takes off next. */
 void handed_note(struct dev dev, uint64_t bytes);
 

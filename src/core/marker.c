@@ -1,6 +1,7 @@
 #include "core/marker.h"
 
 #include "base/clock.h"
+#include "core/ended.h"
 #include "core/late.h"
 #include "shm/busy_ring.h"
 
@@ -143,11 +144,7 @@ static bool is_unmarked(const struct lane *lane)
 	       __atomic_load_n(&lane->cost_ns, __ATOMIC_ACQUIRE) > lane->done_ns;
 }
 
-/*
- * A lane of the stream that has something unmarked; only the thread's own unless id is 0. lock
- * held.
- */
-static struct lane *unmarked_lane(struct meter_stream *stream, uint64_t id, int64_t before_ns)
+struct lane *marker_unmarked(struct meter_stream *stream, uint64_t id, int64_t before_ns)
 {
 	for (unsigned i = 0; stream->key && i < REPLAY_LANES; i++) {
 		struct lane *lane = &stream->lanes[i];
@@ -167,7 +164,7 @@ unsigned marker_tails(struct meter *meter, const struct meter_thread *thread, in
 
 	pthread_mutex_lock(&meter->lock);
 	for (unsigned i = 0; i < meter->used && n < max; i++) {
-		struct lane *lane = unmarked_lane(&meter->streams[i], id, before_ns);
+		struct lane *lane = marker_unmarked(&meter->streams[i], id, before_ns);
 
 		if (lane)
 			out_lanes[n++] = lane;
@@ -224,6 +221,12 @@ static bool is_alone(struct meter *meter, const struct meter_stream *stream, int
 	return true;
 }
 
+/* When the tenant was last let off a turn of others, in any stream of any process; 0: never. */
+static int64_t lost_ns(const struct meter *meter)
+{
+	return (int64_t)__atomic_load_n(&meter->pace.device->lost_ns, __ATOMIC_RELAXED);
+}
+
 /*
  * Everything up to `point` had ended at end_ns: lays it out, debits what is newly busy, and then
  * takes off what was predicted for it; in that order, so that the bucket keeps what it was filled
@@ -238,7 +241,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 				 .is_alone = is_alone(meter, stream, now_ns),
 				 .is_crowded = crowd_is_there(&meter->crowd, now_ns),
 				 .is_dry = stream->is_dry,
-				 .turn_ns = stream->turn_ns };
+				 .turn_ns = lost_ns(meter) };
 	struct replay_result done;
 	int64_t forgiven_ns;
 
@@ -247,7 +250,7 @@ static void settle(struct meter *meter, struct meter_stream *stream,
 	stream->settled = point->launches;
 	stream->end_ns = done.end_ns;
 	if (done.has_waited)
-		stream->turn_ns = end_ns;
+		__atomic_store_n(&meter->pace.device->lost_ns, (uint64_t)end_ns, __ATOMIC_RELAXED);
 	if (done.cost_ns > 0)
 		stream->is_dry = false;
 	/* What others made busy meanwhile says nothing of streams side by side. */
@@ -413,6 +416,7 @@ bool marker_ended(struct meter *meter, const struct marker_query *query, int64_t
 			read_marker(meter, stream, marker, &context->clock, gpu_ns, seen_ns);
 		}
 		stream->first++;
+		ended_look(meter, stream, seen_ns);
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return is_known;
@@ -464,6 +468,7 @@ bool marker_lost(struct meter *meter, const struct marker_query *query)
 			for (unsigned i = 0; i < REPLAY_LANES; i++)
 				stream->lanes[i].marked--;
 		stream->first++;
+		ended_look(meter, stream, clock_now_ns());
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return is_known;
@@ -514,7 +519,7 @@ struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context
 	at = meter_stream(meter, stream, context, true);
 	if (at) {
 		ask_start(at);
-		lane = unmarked_lane(at, 0, INT64_MAX);
+		lane = marker_unmarked(at, 0, INT64_MAX);
 	}
 	pthread_mutex_unlock(&meter->lock);
 	return lane;
@@ -585,4 +590,5 @@ void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t
 			__atomic_store_n(&work->pending_ns, 0, __ATOMIC_RELAXED);
 	}
 	stream->has_before = false;
+	stream->is_dry = false;
 }

@@ -107,5 +107,11 @@ void marker_point_unready(struct meter *meter, const struct marker_point *point,
  */
 struct lane *marker_fence(struct meter *meter, uint64_t stream, uint64_t context);
 
+/*
+ * meter.lock held. A lane of the stream with launches that no marker covers, the last of them not
+ * after before_ns; only the thread's own unless id is 0. NULL when there is none.
+ */
+struct lane *marker_unmarked(struct meter_stream *stream, uint64_t id, int64_t before_ns);
+
 /* meter.lock held. The stream ends now: all of it is laid out as predicted, its markers are dropped. */
 void marker_settle_all(struct meter *meter, struct meter_stream *stream, int64_t now_ns);

@@ -290,8 +290,7 @@ bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int
 	       !crowd_is_there(&meter->crowd, now_ns);
 }
 
-/* lock held: nothing of the stream is left. What its thread still has of it matches no key. */
-static void drop_stream(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
+void meter_drop_stream(struct meter *meter, struct meter_stream *stream, int64_t now_ns)
 {
 	marker_settle_all(meter, stream, now_ns);
 	for (unsigned i = 0; i < REPLAY_LANES; i++) {
@@ -303,7 +302,7 @@ static void drop_stream(struct meter *meter, struct meter_stream *stream, int64_
 	stream->life++;
 }
 
-void meter_drop(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns)
+void meter_drop(struct meter *meter, uint64_t context, int64_t now_ns)
 {
 	struct meter_context *gone;
 
@@ -311,10 +310,10 @@ void meter_drop(struct meter *meter, uint64_t stream, uint64_t context, int64_t 
 	for (unsigned i = 0; i < meter->used; i++) {
 		struct meter_stream *at = &meter->streams[i];
 
-		if (at->key && at->context == context && (stream == 0 || at->key == stream))
-			drop_stream(meter, at, now_ns);
+		if (at->key && at->context == context)
+			meter_drop_stream(meter, at, now_ns);
 	}
-	gone = stream == 0 ? meter_context(meter, context, false) : NULL;
+	gone = meter_context(meter, context, false);
 	if (gone)
 		gone->key = 0;
 	pthread_mutex_unlock(&meter->lock);

@@ -63,7 +63,6 @@ struct meter_stream {
 	uint32_t settled;       /* launches that were measured */
 	uint32_t settled_waits; /* of them, such as may wait */
 	int64_t balance_ns;     /* core/replay.h */
-	int64_t turn_ns;        /* likewise */
 	bool is_dry;           /* the marker that was read last is a METER_START, and found it so */
 	bool has_before;       /* the marker that was read last is a METER_BEFORE */
 	int64_t before_gpu_ns; /* and ran then */
@@ -145,8 +144,8 @@ static inline struct lane *meter_lane_known(const struct meter_thread *thread, u
 
 /*
  * The calling thread's lane in a stream. `stream` names one stream of this device for ever (not the
- * handle, which is reused); 0 is none. NULL when there is no room (256 streams, 4 threads
- * in one): the launch is not measured then, and meter_unmeasured() is called after it.
+ * handle, which is reused), and has not both of its top bits; 0 is none. NULL when there is no room
+ * (256 streams, 4 threads in one): the launch is not measured then, and meter_unmeasured() is called after it.
  */
 static inline struct lane *meter_lane(struct meter *meter, struct meter_thread *thread,
 				      uint64_t stream, uint64_t context)
@@ -234,8 +233,14 @@ static inline bool meter_launched(struct meter *meter, struct meter_thread *thre
 bool meter_wait_is_spare(const struct meter *meter, const struct lane *lane, int64_t begin_ns,
 			 int64_t now_ns);
 
-/* The stream, or with stream 0 the context, is over; what was not measured counts as predicted. */
-void meter_drop(struct meter *meter, uint64_t stream, uint64_t context, int64_t now_ns);
+/* The context is over, with all its streams; what was not measured counts as predicted. */
+void meter_drop(struct meter *meter, uint64_t context, int64_t now_ns);
+
+/*
+ * meter.lock held. As that for one stream, whose place is another's then (core/ended.h says when).
+ * What its thread still has of it matches no key.
+ */
+void meter_drop_stream(struct meter *meter, struct meter_stream *stream, int64_t now_ns);
 
 /* The thread ends: its lanes are free for others, what it may still submit is given back. */
 void meter_thread_end(struct meter *meter, struct meter_thread *thread);

@@ -15,7 +15,8 @@
 #define TURN_LEAST_NS INT64_C(500000)
 #define TURN_MOST_NS INT64_C(3500000)
 /*
- * Kernels that take longer at times look the same: it is told so seldom that they hardly gain by it.
+ * Kernels that take longer at times look the same: it is told so seldom that they hardly gain by it, of
+ * all streams and processes of the tenant together, since they can take turns.
  * A card was seen to lose some six turns a second so.
  */
 #define TURN_APART_NS (100 * NSEC_PER_MSEC)
@@ -154,6 +155,14 @@ static bool may_wait_for_turn(const struct replay *replay, const struct replay_p
 	       left_ns(replay, point) / launches >= LANE_LONG_NS;
 }
 
+/* It was told of the tenant so near to this end; another process's may be later. */
+static bool is_told(const struct replay *replay, int64_t end_ns)
+{
+	int64_t apart_ns = end_ns - replay->turn_ns;
+
+	return replay->turn_ns && apart_ns < TURN_APART_NS && apart_ns > -TURN_APART_NS;
+}
+
 /*
  * How much later than begin_ns the run began: where others use the device it turns to them the
  * moment that the stream is dry, and the launch waits for its turn. That is not its time.
@@ -163,8 +172,7 @@ static int64_t turn_ns(const struct replay *replay, const struct replay_point *p
 {
 	int64_t over_ns;
 
-	if ((!replay->is_dry && run->submit_ns + LANE_NEAR_NS < at_ns) ||
-	    (replay->turn_ns && end_ns - replay->turn_ns < TURN_APART_NS))
+	if ((!replay->is_dry && run->submit_ns + LANE_NEAR_NS < at_ns) || is_told(replay, end_ns))
 		return 0;
 	over_ns = end_ns - begin_ns - left_ns(replay, point);
 	return over_ns > TURN_LEAST_NS && over_ns < TURN_MOST_NS ? over_ns : 0;

@@ -47,7 +47,7 @@ struct replay {
 	bool is_alone;   /* nothing of the tenant but this stream has work on the device */
 	bool is_crowded; /* other processes use the device */
 	bool is_dry;     /* a METER_START found the stream dry, and this was launched behind it */
-	int64_t turn_ns; /* an end at which a turn of theirs was told last, 0: none */
+	int64_t turn_ns; /* an end at which a turn of theirs was told of the tenant last, 0: none */
 };
 
 /* What came of it. */

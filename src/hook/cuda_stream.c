@@ -34,7 +34,7 @@ CREATE(cuGreenCtxStreamCreate, c, CUstream *, CUgreenCtx, unsigned int, int)
 CREATE(cuStreamCreate, b, CUstream *, unsigned int)
 CREATE(cuStreamCreateWithPriority, b, CUstream *, unsigned int, int)
 
-/* Its work goes on, but nobody can ask for it any more. */
+/* Its work goes on, and is measured (core/ended.h), but nobody can ask for it any more. */
 #define DESTROY(sym)                                               \
 	CUresult hook_##sym(CUstream stream)                       \
 	{                                                          \
@@ -69,7 +69,7 @@ DESTROY(cuStreamDestroy_v2)
                                                          \
 		if (!ENTER_HAS(sym))                     \
 			return enter_missing();          \
-		metering_begin_capture();                \
+		metering_begin_capture(a);               \
 		was_in = gate_enter();                   \
 		res = real.sym(GATED_ARGS(__VA_ARGS__)); \
 		if (res == CUDA_SUCCESS)                 \

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/turn.h"
+#include "core/ended.h"
 #include "core/gate.h"
 #include "core/pace_policy.h"
 #include "core/quota.h"
@@ -187,11 +188,31 @@ void metering_mark(struct meter *meter, struct lane *lane, enum meter_kind kind,
 	relaxed_end(relaxed);
 }
 
-void metering_begin_capture(void)
+/* What has no marker in a created stream gets one: it may end, and nobody can put it then. */
+static void mark_last(CUstream stream)
 {
-	bool is_shut = (metering_is_on() || gpu_fence_is_used()) &&
-		       gate_close(CAPTURE_WAIT_NS) == 0;
+	uint64_t context, newest;
+	struct lane *lane;
 
+	for (int d = 0; d < RATION_DEVICES && may_mark(stream, false); d++) {
+		struct meter *meter = atomic_load(&state.s.meters[d]);
+
+		lane = meter ? ended_lane(meter, stream_key_of(stream), &context, &newest) : NULL;
+		if (lane && newest)
+			gpu_event_give(newest);
+		if (lane)
+			metering_mark(meter, lane, METER_TAIL, stream, context, NULL, true, false);
+	}
+}
+
+void metering_begin_capture(CUstream stream)
+{
+	bool is_shut;
+
+	/* It may end captured. */
+	if (metering_is_on() && !stream_key_is_default(stream))
+		mark_last(stream);
+	is_shut = (metering_is_on() || gpu_fence_is_used()) && gate_close(CAPTURE_WAIT_NS) == 0;
 	capture_begin();
 	again_void();
 	if (is_shut)
@@ -480,19 +501,26 @@ static void drop_probe(uint64_t context)
 	pthread_mutex_unlock(&state.s.making);
 }
 
-/* Whatever ends is dropped from all meters; who may be at it with a marker is waited for. */
-static void drop(uint64_t stream, uint64_t context)
+/*
+ * A stream that ends, or with NULL a context, leaves all meters; who may be at it with a marker is
+ * waited for.
+ */
+static void drop(CUstream stream, uint64_t context)
 {
-	bool has_turn = turn_take(&state.s.marking, END_WAIT_NS);
-	int64_t now_ns = clock_now_ns();
+	bool has_turn;
 
+	if (stream)
+		mark_last(stream);
+	has_turn = turn_take(&state.s.marking, END_WAIT_NS);
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct meter *meter = atomic_load(&state.s.meters[d]);
 
-		if (meter)
-			meter_drop(meter, stream, context, now_ns);
+		if (meter && stream)
+			ended_begin(meter, stream_key_of(stream), clock_now_ns());
+		else if (meter)
+			meter_drop(meter, context, clock_now_ns());
 	}
-	if (context && has_turn)
+	if (!stream && has_turn)
 		drop_probe(context);
 	again_void();
 	if (has_turn)
@@ -532,7 +560,7 @@ void metering_end_stream(CUstream stream)
 	if (!is_metering() || stream_key_is_default(stream))
 		return;
 	metering_read_all(0);
-	drop(stream_key_of(stream), 0);
+	drop(stream, 0);
 }
 
 void metering_end_context(CUcontext ctx)
@@ -543,5 +571,5 @@ void metering_end_context(CUcontext ctx)
 	metering_read_all(0);
 	context = gpu_event_forget(ctx);
 	if (context && is_metering())
-		drop(0, context);
+		drop(NULL, context);
 }

@@ -81,7 +81,8 @@ void metering_end_stream(CUstream stream);
 void metering_end_context(CUcontext ctx);
 
 /*
- * Before the driver begins a capture: it counts (drv/capture.h), and whoever has put an event into a stream
- * meanwhile is done with it. The calling thread is outside the gate.
+ * Before the driver begins a capture in the stream: what is in that is marked, the capture counts
+ * (drv/capture.h), and whoever has put an event into a stream meanwhile is done with it. The calling
+ * thread is outside the gate.
  */
-void metering_begin_capture(void);
+void metering_begin_capture(CUstream stream);

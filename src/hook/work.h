@@ -65,6 +65,9 @@ int64_t work_wait_begin(CUstream stream, bool is_per_thread);
  * stream, or with `is_context` all of the calling thread's context, is done. WORK_AT_ONCE: a query that
  * said so without waiting.
  */
+#define WORK_AT_ONCE INT64_MAX
+void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);
+
 /* The driver said that the stream is not done. */
 void work_unready(CUstream stream, bool is_per_thread);
 
@@ -86,5 +89,3 @@ const struct meter *work_meter(CUstream stream, bool is_per_thread);
  * not counted.
  */
 void work_fence(CUstream stream, bool is_per_thread);
-#define WORK_AT_ONCE INT64_MAX
-void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns);

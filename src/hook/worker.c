@@ -63,6 +63,7 @@ static void look(void)
 {
 	presence_check_path();
 	quota_hold_slot();
+	handed_hold();
 	quota_tidy(clock_now_ns());
 	if (!watch_is_due(&worker.s.watch, gate_passes()) && !handed_has_imported())
 		return;

@@ -269,6 +269,41 @@ static void elsewhere(int argc, char **argv)
 	client_pause("passed");
 }
 
+/* More streams than are measured at a time: each is used and ended again. */
+enum { STREAMS = 300 };
+
+/*
+ * wear [left|captured]: as held() in a new stream, after many. What is owed for is in one that is
+ * ended with it under way, with `left`; while it is captured besides, with `captured`.
+ */
+static void wear(int argc, char **argv)
+{
+	CUstream streams[STREAMS], last, next;
+
+	start();
+	for (int i = 0; i < STREAMS; i++)
+		streams[i] = new_stream();
+	/* While they live, so that it has another handle than each of them. */
+	last = new_stream();
+	next = new_stream();
+	for (int i = 0; i < STREAMS; i++)
+		launch(streams[i], 20 * USEC);
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < STREAMS; i++)
+		OK(cuStreamDestroy_v2(streams[i]));
+	client_pause("first");
+	launch(last, 100 * MSEC);
+	if (argc > 0 && !strcmp(argv[0], "captured"))
+		OK(cuStreamBeginCapture_v2(last, CU_STREAM_CAPTURE_MODE_RELAXED));
+	if (argc > 0 && strcmp(argv[0], "waited"))
+		OK(cuStreamDestroy_v2(last));
+	OK(cuCtxSynchronize());
+	client_pause("owes");
+	launch(next, 20 * USEC);
+	OK(cuCtxSynchronize());
+	client_pause("passed");
+}
+
 /* The same in a child that was made before the driver was started. */
 static void forked(int argc, char **argv)
 {
@@ -585,10 +620,19 @@ static void busy(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "held", held },     { "worn", worn },       { "elsewhere", elsewhere },
-		{ "forked", forked }, { "forms", forms },     { "capture", capture },
-		{ "ends", ends },     { "threads", threads }, { "waits", waits },
-		{ "both", both },     { "busy", busy },       { 0 },
+		{ "held", held },
+		{ "worn", worn },
+		{ "elsewhere", elsewhere },
+		{ "forked", forked },
+		{ "forms", forms },
+		{ "capture", capture },
+		{ "ends", ends },
+		{ "threads", threads },
+		{ "waits", waits },
+		{ "both", both },
+		{ "busy", busy },
+		{ "wear", wear },
+		{ 0 },
 	};
 
 	return client_main(argc, argv, cases);

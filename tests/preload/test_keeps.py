@@ -27,20 +27,36 @@ MOUNTS = {
 OTHER_PIDS = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
+def stat_of(folder):
+    """A process's name, state and parent; None when it is gone."""
+    try:
+        name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+    except OSError:
+        return None
+    return name, fields.split()[0], int(fields.split()[1])
+
+
+def below(above):
+    """The names of all processes below another, by their pids."""
+    found = {int(folder.name): stat_of(folder) for folder in Path("/proc").glob("[0-9]*")}
+    def is_below(pid):
+        while found.get(pid) and pid != above:
+            pid = found[pid][2]
+        return pid == above
+    return {pid: stat[0] for pid, stat in found.items() if stat and is_below(pid)}
+
+
 def outer_pid(comm, above):
     """The oldest process of that name below another."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            name, fields = (folder / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
-        except OSError:
-            continue
-        parents[int(folder.name)] = (name, int(fields.split()[1]))
-    def is_below(pid):
-        while pid in parents and pid != above:
-            pid = parents[pid][1]
-        return pid == above
-    return min(pid for pid, (name, _) in parents.items() if name == comm and is_below(pid))
+    return min(pid for pid, name in below(above).items() if name == comm)
+
+
+def kill_all(program):
+    """Until nothing of it lives, also what it left in its pid namespace: its pipes are closed before that."""
+    pids = below(program.popen.pid)
+    program.kill()
+    while any((stat_of(Path(f"/proc/{pid}")) or ("", "Z"))[1] not in "ZX" for pid in pids):
+        time.sleep(0.005)
 
 
 class Mounted:
@@ -145,7 +161,7 @@ def test_two_of_the_same_pid(mounted, when):
 def test_a_container_that_comes_again(mounted, when):
     """No namespace of the one that was killed is known to the next, whose limit is a new one."""
     owner = mounted.start(*CLOSES[when], "pause", "held", other_pids=True, other_ipc=True).await_word("held")
-    owner.kill()
+    kill_all(owner)
     mounted.place.settings["RATION_MEM"] = LIMIT // 2
     other = mounted.start("context", "most", "pause", "full", other_pids=True, other_ipc=True).await_word("full")
     assert other.said[0] == f"got {(LIMIT // 2 - CONTEXT) // MIB}"

@@ -127,6 +127,16 @@ def test_who_owes_is_held_after_many_contexts(limited, how):
     owing(limited, "worn", how)
 
 
+@pytest.mark.parametrize("how", ["waited", "left", "captured"])
+@pytest.mark.parametrize("version", [None, pytest.param("12.4", marks=pytest.mark.plain)])
+def test_who_owes_is_held_after_many_streams(limited, how, version):
+    """There is room for the next, and what a stream had under way when it ended is measured as ever."""
+    limited.settings["RATION_SM"] = "90"
+    if version:
+        limited.sim["driver"] = version
+    owing(limited, "wear", how)
+
+
 def test_a_monitor_holds_and_lets_go(place):
     """HAMi's recent_kernel: negative holds every launch, also without any limit of time."""
     place.settings["RATION_MEM"] = "1g"

@@ -96,7 +96,7 @@ static void an_end_that_is_none(void)
 	begin();
 	try_end(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, false, 1);
 	try_end(CUDA_SUCCESS, true, 0);
-	metering_begin_capture();
+	metering_begin_capture(NULL);
 	CHECK(hook_cuStreamEndCapture(stream, &graph) == CUDA_ERROR_ILLEGAL_STATE);
 	CHECK_EQ(capture_count, 1);
 }

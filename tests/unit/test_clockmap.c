@@ -122,6 +122,73 @@ static void a_first_call_may_take_long(void **state)
 	assert_in_range(clockmap_cpu_ns(&map, 1032005000), 33000000 - 10000, 33000000 + 10000);
 }
 
+/* Where in its call a first event ran is no drift, however long the call took. */
+static void a_first_call_is_no_drift(void **state)
+{
+	static const int64_t firsts_ns[] = { 4000, 15000, 500000 };
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(firsts_ns) / sizeof(*firsts_ns); i++) {
+		struct clockmap map = { .is_set = false };
+		int64_t most_ns = 0;
+
+		clockmap_probe(&map, firsts_ns[i] + 3000, 0, firsts_ns[i]);
+		for (int64_t n = 1; n < 200; n++) {
+			int64_t at_ns = n * NSEC_PER_MSEC;
+			int64_t error_ns = clockmap_cpu_ns(&map, at_ns + 3000) - at_ns;
+
+			if (n > 30 && labs(error_ns) > most_ns)
+				most_ns = labs(error_ns);
+			clockmap_probe(&map, at_ns + 3000, at_ns - 1000, at_ns);
+		}
+		assert_in_range(most_ns, 0, 1000);
+	}
+}
+
+/* What the `n`th record call takes: of one length, of two, ever more and anew, of any. */
+static int64_t call_of(int way, int n)
+{
+	static int64_t grown_ns = 100;
+
+	switch (way) {
+	case 0:
+		return n / 500 % 2 ? 100 : 30 * NSEC_PER_MSEC;
+	case 1:
+		return random_below(2) ? 1000 : 10 * NSEC_PER_MSEC;
+	case 2:
+		grown_ns = grown_ns > 50 * NSEC_PER_MSEC ? 100 : grown_ns * 5 / 4 + 200;
+		return grown_ns;
+	default:
+		return INT64_C(100) << random_below(20);
+	}
+}
+
+/*
+ * However long record calls take, no row of them is left out for ever: each that is, is longer than
+ * all that the map takes for usual, which follows. So it finds each clock again.
+ */
+static void calls_of_any_length_do_not_blind_it(void **state)
+{
+	(void)state;
+	for (int way = 0; way < 4; way++) {
+		struct clockmap map = { .is_set = false };
+		int64_t behind_ns = 0, now_ns = NSEC_PER_SEC;
+
+		for (int n = 0; n < 20000; n++) {
+			int64_t call_ns = call_of(way, n);
+
+			if (n % 5000 == 4999)
+				assert_in_range(labs(clockmap_cpu_ns(&map, now_ns - behind_ns) -
+						     now_ns),
+						0, 4000);
+			if (n % 5000 == 0)
+				behind_ns = random_below(40 * NSEC_PER_SEC) - 20 * NSEC_PER_SEC;
+			now_ns += NSEC_PER_MSEC + call_ns;
+			clockmap_probe(&map, now_ns - behind_ns, now_ns - call_ns, now_ns);
+		}
+	}
+}
+
 /* Without probes each event says something: not before its submission, not after it was seen. */
 static void other_events_bound_it(void **state)
 {
@@ -175,6 +242,8 @@ int main(void)
 		cmocka_unit_test(probes_that_had_to_wait_do_not_count),
 		cmocka_unit_test(a_late_look_at_the_time_is_no_drift),
 		cmocka_unit_test(a_first_call_may_take_long),
+		cmocka_unit_test(a_first_call_is_no_drift),
+		cmocka_unit_test(calls_of_any_length_do_not_blind_it),
 		cmocka_unit_test(other_events_bound_it),
 		cmocka_unit_test(a_clock_that_jumped_is_found_again),
 		cmocka_unit_test(a_clock_that_stands_still_does_no_harm),

@@ -1,5 +1,8 @@
 #include "core/handed.h"
 
+#include "shm/heir.h"
+#include "shm/residency.h"
+
 #include "member.h"
 
 #define MIB MIB_BYTES(1)
@@ -108,11 +111,36 @@ static void where_nobody_imports_it_goes_at_once(void)
 	child_kill(&idle);
 }
 
+/* Who reaped it was mistaken, and it has its slot again. */
+static void it_is_said_anew_where_the_slot_was_lost(void)
+{
+	struct ration_region *own;
+	unsigned slot;
+
+	start();
+	own = member.region.own;
+	slot = member.slot.index;
+	handed_hold();
+	CHECK_EQ(residency_import_looks(own, slot), 0);
+	CHECK_EQ(own->exporters[slot / 64], 0);
+	handed_import();
+	handed_export();
+	residency_clear(own, slot);
+	heir_clear(own, slot);
+	handed_hold();
+	CHECK_EQ(residency_import_looks(own, slot), 1);
+	CHECK_EQ(own->exporters[slot / 64], UINT64_C(1) << slot % 64);
+	handed_looked();
+	handed_hold();
+	CHECK_EQ(residency_import_looks(own, slot), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(it_stays_charged_until_all_have_looked),
 		fresh_test(where_nobody_imports_it_goes_at_once),
+		fresh_test(it_is_said_anew_where_the_slot_was_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

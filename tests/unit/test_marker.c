@@ -150,6 +150,30 @@ static void a_turn_is_lost_behind_a_start_in_a_dry_stream(void **state)
 	}
 }
 
+/*
+ * What looks like a turn of others is told of the tenant once in a while, in whichever stream: else
+ * kernels that take longer at times would take turns in them.
+ */
+static void a_turn_is_lost_seldom_in_all_streams_together(void **state)
+{
+	(void)state;
+	/* Of before the machine was started anew. */
+	device.lost_ns = (uint64_t)(NOW_NS + 500 * NSEC_PER_SEC);
+	for (int64_t i = 0; i < 8; i++) {
+		int64_t at_ns = NOW_NS + i * 10 * MSEC, was_ns = busy_ns();
+
+		lane = meter_lane(meter, &thread, 11 + (uint64_t)i, 1);
+		crowd_see(&meter->crowd, at_ns);
+		mark_at(meter, lane, METER_START, 1, NULL, at_ns);
+		launch(at_ns + 4 * USEC);
+		mark_at(meter, lane, METER_TAIL, 2, NULL, at_ns + 5 * USEC);
+		answer(1, at_ns + USEC);
+		answer(2, at_ns + 3000 * USEC);
+		assert_in_range(busy_ns() - was_ns, i ? 2900 * USEC : 160 * USEC,
+				i ? 3000 * USEC : 300 * USEC);
+	}
+}
+
 /* A start is no end: what was launched before and has none is laid out as predicted. */
 static void a_start_is_no_end(void **state)
 {
@@ -441,6 +465,7 @@ int main(void)
 		TEST(a_launch_begins_with_its_start),
 		TEST(a_start_in_an_idle_stream_changes_nothing),
 		TEST(a_turn_is_lost_behind_a_start_in_a_dry_stream),
+		TEST(a_turn_is_lost_seldom_in_all_streams_together),
 		TEST(a_start_is_no_end),
 		TEST(a_start_begins_a_pair),
 		TEST(an_end_before_the_launch_is_no_sample),

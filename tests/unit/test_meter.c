@@ -1,3 +1,4 @@
+#include "core/ended.h"
 #include "core/marker.h"
 
 #include "base/clock.h"
@@ -304,7 +305,7 @@ static void an_event_of_the_program_is_an_end(void **state)
 	assert_int_equal(lane->done_ns, 100 * USEC);
 	assert_in_range(busy_ns(), 100 * USEC, 140 * USEC);
 	/* After the stream is gone and its place another's, the event says nothing. */
-	meter_drop(meter, 11, 1, NOW_NS + MSEC);
+	ended_begin(meter, 11, NOW_NS + MSEC);
 	lane = meter_lane(meter, &thread, 99, 1);
 	launch(&thread, lane, work, NOW_NS + 2 * MSEC);
 	marker_reached(meter, &point, NOW_NS + 3 * MSEC, NOW_NS + 4 * MSEC);
@@ -420,8 +421,8 @@ static void streams_and_contexts_come_and_go(void **state)
 		mark_at(meter, lane, METER_TAIL, i, NULL, NOW_NS + (int64_t)i * MSEC);
 		assert_int_equal(marker_pending(meter, &query, 1), 1);
 		if (i % 2)
-			meter_drop(meter, i, 1 + i % 40, NOW_NS + (int64_t)i * MSEC + 500 * USEC);
-		meter_drop(meter, 0, 1 + i % 40, NOW_NS + (int64_t)i * MSEC + 500 * USEC);
+			ended_begin(meter, i, NOW_NS + (int64_t)i * MSEC + 500 * USEC);
+		meter_drop(meter, 1 + i % 40, NOW_NS + (int64_t)i * MSEC + 500 * USEC);
 		assert_int_equal(marker_pending(meter, &query, 1), 0);
 		assert_false(marker_ended(meter, &query, NOW_NS, NOW_NS));
 	}
@@ -503,7 +504,7 @@ static void a_marker_for_a_dropped_stream_is_refused(void **state)
 
 	(void)state;
 	launch(&thread, lane, known(5, USEC), NOW_NS);
-	meter_drop(meter, 11, 1, NOW_NS + USEC);
+	ended_begin(meter, 11, NOW_NS + USEC);
 	assert_int_equal(mark_at(meter, lane, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);
 	meter_lane(meter, &second, 12, 1);
 	assert_int_equal(mark_at(meter, lane + 1, METER_TAIL, 7, NULL, NOW_NS + 2 * USEC), 0);

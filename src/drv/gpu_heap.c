@@ -45,9 +45,7 @@ static bool ask_next(struct dev dev, struct promise *inout, bool *out_is_there)
 {
 	bool is_any;
 
-	process_wipe_on_fork(&state, sizeof(state));
-	if (pthread_mutex_trylock(&state.s.mutex) != 0)
-		return false;
+	lock();
 	is_any = atomic_load(&state.s.setting) == 0 && promise_next(dev, inout->number, inout);
 	if (is_any)
 		*out_is_there = is_there((CUcontext)(uintptr_t)inout->ctx);

@@ -4,7 +4,7 @@
  * before that, setting the size that it is to have changes nothing. So that is asked for, by nobody
  * but who looks at the card: neither does the program set a size nor the context end meanwhile.
  *
- * Thread safe. Who asks never waits; who must not be asked about waits for one question at most.
+ * Thread safe. Who asks waits for no call of the driver; others wait for one question at most.
  */
 #pragma once
 

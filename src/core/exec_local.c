@@ -2,6 +2,7 @@
 
 #include "base/process.h"
 #include "base/tree.h"
+#include "core/context.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +20,7 @@ struct exec_local {
 RB_HEAD(exec_local_tree, exec_local);
 
 struct exec_local_state {
-	pthread_mutex_t mutex; /* zero is an unlocked mutex; taken last */
+	pthread_mutex_t mutex; /* zero is an unlocked mutex; taken before core/context.h's */
 	struct exec_local_tree tree;
 	uint64_t changes; /* mutex: of all of them */
 };
@@ -48,6 +49,7 @@ bool exec_local_add(struct exec_local_need *need, const void *ctx, uint32_t thre
 		return false;
 	if (i == need->count)
 		need->at[need->count++] = (struct exec_local_place){ .ctx = ctx };
+	need->at[i].mark = context_mark();
 	if (thread_bytes > need->at[i].thread_bytes)
 		need->at[i].thread_bytes = thread_bytes;
 	if (thread_bytes > need->most_bytes)
@@ -209,22 +211,22 @@ void exec_local_end(const void *exec)
 }
 
 /* mutex held. */
-static void forget(struct exec_local_need *need, const void *ctx)
+static void forget(struct exec_local_need *need, const void *ctx, uint64_t mark)
 {
 	for (unsigned i = 0; i < need->count; i++) {
-		if (need->at[i].ctx != ctx)
+		if (need->at[i].ctx != ctx || need->at[i].mark > mark)
 			continue;
 		need->at[i] = need->at[--need->count];
 		return;
 	}
 }
 
-void exec_local_end_context(const void *ctx)
+void exec_local_end_context(const void *ctx, uint64_t mark)
 {
 	struct exec_local *local;
 
 	pthread_mutex_lock(&state.s.mutex);
 	RB_FOREACH(local, exec_local_tree, &state.s.tree)
-		forget(&local->need, ctx);
+		forget(&local->need, ctx, mark);
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -16,6 +16,7 @@ enum { EXEC_LOCAL_PLACES = 16 };
 struct exec_local_place {
 	const void *ctx;
 	uint32_t thread_bytes;
+	uint64_t mark; /* context_mark() when it was added last */
 };
 
 /* What the kernels of a graph need. */
@@ -67,6 +68,9 @@ bool exec_local_find(const void *exec, struct exec_local_need *out_need);
 void exec_local_launched(const void *exec, const struct exec_local_run *run);
 bool exec_local_has_run(const void *exec, const struct exec_local_run *run);
 
-/* It is destroyed; or a context ended, so that nothing is taken there any more. */
+/*
+ * It is destroyed; or a context ended, so that nothing is taken there any more by what had come by
+ * `mark` (context_mark() before it went).
+ */
 void exec_local_end(const void *exec);
-void exec_local_end_context(const void *ctx);
+void exec_local_end_context(const void *ctx, uint64_t mark);

@@ -1,6 +1,7 @@
 #include "core/function.h"
 
 #include "base/process.h"
+#include "core/context.h"
 #include "core/gate.h"
 
 #include <pthread.h>
@@ -18,6 +19,7 @@ struct function {
 	uint32_t thread_bytes; /* if it is told */
 	const void *owner;
 	const void *ctx; /* NULL: not known, or any */
+	uint64_t mark;   /* context_mark() when that was told */
 	/* Of a kernel: a context that has all for it; NULL: none is known. Atomic. */
 	_Atomic(const void *) place;
 };
@@ -31,7 +33,8 @@ struct function_table {
 };
 
 struct function_state {
-	pthread_mutex_t mutex;                  /* zero is an unlocked mutex */
+	/* Zero is an unlocked mutex; taken before core/context.h's. */
+	pthread_mutex_t mutex;
 	_Atomic(struct function_table *) table; /* written under mutex */
 	_Atomic uint64_t unsettled;             /* written under mutex */
 	_Atomic uint32_t most_bytes;            /* written under mutex */
@@ -133,6 +136,7 @@ static void copy(struct function_table *to, const struct function_table *from)
 		at->thread_bytes = f->thread_bytes;
 		at->owner = f->owner;
 		at->ctx = f->ctx;
+		at->mark = f->mark;
 		atomic_store_explicit(&at->place,
 				      atomic_load_explicit(&f->place, memory_order_relaxed),
 				      memory_order_relaxed);
@@ -241,6 +245,7 @@ void function_tell(const void *handle, const void *ctx, uint32_t thread_bytes, b
 		f->is_told = true;
 		f->thread_bytes = thread_bytes;
 		f->ctx = f->kind == FUNCTION_OF_CONTEXT ? ctx : NULL;
+		f->mark = f->ctx ? context_mark() : 0;
 		if (thread_bytes > atomic_load_explicit(&state.s.most_bytes, memory_order_relaxed))
 			atomic_store_explicit(&state.s.most_bytes, thread_bytes,
 					      memory_order_relaxed);
@@ -367,9 +372,16 @@ static void end_of_owner(struct function *f, const void *owner)
 		end_one(f);
 }
 
-static void end_of_context(struct function *f, const void *ctx)
+struct gone {
+	const void *ctx;
+	uint64_t mark;
+};
+
+static void end_of_context(struct function *f, const void *arg)
 {
-	if (f->ctx == ctx)
+	const struct gone *gone = arg;
+
+	if (f->ctx == gone->ctx && f->mark <= gone->mark)
 		end_one(f);
 }
 
@@ -389,6 +401,28 @@ void function_end(const void *handle)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+struct renamed {
+	const void *was, *to;
+};
+
+static void rename_if_of(struct function *f, const void *arg)
+{
+	const struct renamed *renamed = arg;
+
+	if (f->owner == renamed->was)
+		f->owner = renamed->to;
+}
+
+void function_rename_owner(const void *was, const void *to)
+{
+	struct renamed renamed = { was, to };
+
+	pthread_mutex_lock(&state.s.mutex);
+	if (was)
+		each(rename_if_of, &renamed);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 void function_end_owner(const void *owner)
 {
 	pthread_mutex_lock(&state.s.mutex);
@@ -397,10 +431,12 @@ void function_end_owner(const void *owner)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-void function_end_context(const void *ctx)
+void function_end_context(const void *ctx, uint64_t mark)
 {
+	struct gone gone = { ctx, mark };
+
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)
-		each(end_of_context, ctx);
+		each(end_of_context, &gone);
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -66,7 +66,16 @@ void function_context_came(void);
 /* The most that was told of any function so far, bytes for each thread. */
 uint32_t function_most(void);
 
-/* A handle ended, or all of a module or library, or all of a context. */
+/*
+ * An owner is about to go, or did not: what it has may be another's as soon as the driver has it
+ * back, so it goes by an address of the caller's meanwhile.
+ */
+void function_rename_owner(const void *was, const void *to);
+
+/*
+ * A handle ended, or all of a module or library, or all of a context that had come by `mark`
+ * (context_mark() before it went).
+ */
 void function_end(const void *handle);
 void function_end_owner(const void *owner);
-void function_end_context(const void *ctx);
+void function_end_context(const void *ctx, uint64_t mark);

@@ -13,7 +13,7 @@
  * The link is first, so that what is found is known by it. With no context: what the library takes
  * in each.
  */
-struct place {
+struct library_place {
 	struct hash_link link; /* by both */
 	const void *library, *ctx;
 	struct library_need need;
@@ -45,18 +45,18 @@ static uint64_t key_of(const void *library, const void *ctx)
 }
 
 /* mutex held: what has their key, which may be others: what has no place is asked for each time. */
-static struct place *find(const void *library, const void *ctx)
+static struct library_place *find(const void *library, const void *ctx)
 {
-	return (struct place *)hash_find(&state.s.places, key_of(library, ctx));
+	return (struct library_place *)hash_find(&state.s.places, key_of(library, ctx));
 }
 
 /*
  * mutex held: the place, made if there is none; NULL without memory, or for another's key. Without
  * a context `dev` means nothing.
  */
-static struct place *make(const void *library, const void *ctx, struct dev dev)
+static struct library_place *make(const void *library, const void *ctx, struct dev dev)
 {
-	struct place *place = find(library, ctx);
+	struct library_place *place = find(library, ctx);
 
 	if (place)
 		return place->library == library && place->ctx == ctx ? place : NULL;
@@ -82,7 +82,7 @@ static unsigned larger(unsigned a, unsigned b)
 /* The first `in` parts were let in, the first `there` are there. */
 static void enter(const void *library, const void *ctx, struct dev dev, unsigned in, unsigned there)
 {
-	struct place *place;
+	struct library_place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = make(library, ctx, dev);
@@ -105,7 +105,7 @@ void library_refuse(const void *library, const void *ctx, struct dev dev, enum l
 
 void library_note(const void *library, struct library_need need)
 {
-	struct place *place;
+	struct library_place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = make(library, NULL, (struct dev){ 0 });
@@ -122,7 +122,7 @@ bool library_any(struct dev dev)
 struct library_need library_need(const void *library)
 {
 	struct library_need need = { 0 };
-	const struct place *place;
+	const struct library_place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, NULL);
@@ -133,10 +133,10 @@ struct library_need library_need(const void *library)
 }
 
 /* The place's numbers of parts; zeros without one. */
-static struct place look(const void *library, const void *ctx)
+static struct library_place look(const void *library, const void *ctx)
 {
-	struct place copy = { 0 };
-	const struct place *place;
+	struct library_place copy = { 0 };
+	const struct library_place *place;
 
 	pthread_mutex_lock(&state.s.mutex);
 	place = find(library, ctx);
@@ -156,7 +156,7 @@ bool library_is_there(const void *library, const void *ctx, enum library_part pa
 	return look(library, ctx).there > part;
 }
 
-static void drop(struct place *place)
+static void drop(struct library_place *place)
 {
 	if (place->ctx)
 		atomic_fetch_sub(&state.s.used[place->dev.v], 1);
@@ -164,16 +164,64 @@ static void drop(struct place *place)
 	free(place);
 }
 
-static void drop_if_of(struct hash_link *link, void *arg)
+struct taking {
+	const void *library;
+	struct hash_link *taken;
+};
+
+static void take_if_of(struct hash_link *link, void *arg)
 {
-	if (((struct place *)link)->library == arg)
-		drop((struct place *)link);
+	const struct library_place *place = (const struct library_place *)link;
+	struct taking *taking = arg;
+
+	if (place->library != taking->library)
+		return;
+	if (place->ctx)
+		atomic_fetch_sub(&state.s.used[place->dev.v], 1);
+	hash_remove(&state.s.places, link);
+	link->next = taking->taken;
+	taking->taken = link;
 }
 
-void library_end(const void *library)
+struct library_place *library_take(const void *library)
 {
+	struct taking taking = { library, NULL };
+
 	pthread_mutex_lock(&state.s.mutex);
-	hash_each(&state.s.places, drop_if_of, (void *)(uintptr_t)library);
+	hash_each(&state.s.places, take_if_of, &taking);
+	pthread_mutex_unlock(&state.s.mutex);
+	return (struct library_place *)taking.taken;
+}
+
+/* mutex held: with what came there meanwhile. */
+static void put_back(struct library_place *place)
+{
+	struct library_place *seen = find(place->library, place->ctx);
+
+	/* Another's with that key goes: it is asked for again. */
+	if (seen && seen->library == place->library && seen->ctx == place->ctx) {
+		place->in = larger(place->in, seen->in);
+		place->there = larger(place->there, seen->there);
+	}
+	if (seen)
+		drop(seen);
+	hash_insert(&state.s.places, &place->link);
+	if (place->ctx)
+		atomic_fetch_add(&state.s.used[place->dev.v], 1);
+}
+
+void library_over(struct library_place *taken, bool is_gone)
+{
+	struct hash_link *link = taken ? &taken->link : NULL, *next;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (; link; link = next) {
+		next = link->next;
+		if (is_gone)
+			free(link);
+		else
+			put_back((struct library_place *)link);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -184,7 +232,7 @@ struct gone {
 
 static void drop_if_in(struct hash_link *link, void *arg)
 {
-	struct place *place = (struct place *)link;
+	struct library_place *place = (struct library_place *)link;
 	const struct gone *gone = arg;
 
 	if (place->ctx == gone->ctx && place->mark <= gone->mark)

@@ -50,8 +50,13 @@ struct library_need library_need(const void *library);
 /* True when something of any is in a context of the device. */
 bool library_any(struct dev dev);
 
-/* It was unloaded, from every context. */
-void library_end(const void *library);
+/*
+ * Takes it out of all contexts before the driver unloads it: NULL when nothing is known. Then it is
+ * gone, or was not unloaded and what is known of it is known again.
+ */
+struct library_place;
+struct library_place *library_take(const void *library);
+void library_over(struct library_place *taken, bool is_gone);
 
 /* The context ended, with all that libraries had there by `mark` (context_mark() before). */
 void library_end_context(const void *ctx, uint64_t mark);

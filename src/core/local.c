@@ -394,14 +394,14 @@ struct local_area *local_take(const void *ctx)
 	return area;
 }
 
-uint64_t local_end(struct local_area *area)
+uint64_t local_end(struct local_area *area, uint64_t mark)
 {
 	uint64_t bytes;
 
 	if (!area)
 		return 0;
-	function_end_context(area->ctx);
-	exec_local_end_context(area->ctx);
+	function_end_context(area->ctx, mark);
+	exec_local_end_context(area->ctx, mark);
 	bytes = cost(area, area->reserve_bytes);
 	pthread_mutex_lock(&state.s.mutex);
 	function_room(area->ctx, 0, least());

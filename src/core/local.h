@@ -96,6 +96,9 @@ void local_shrink(const struct local_use *use);
 /* Takes a context's area out before the driver ends the context; NULL when there is none. */
 struct local_area *local_take(const void *ctx);
 
-/* The context ended: what was charged for its area beyond the context. Or it did not end. */
-uint64_t local_end(struct local_area *area);
+/*
+ * The context ended, with what had come to it by `mark` (context_mark() before): what was charged
+ * for its area beyond the context. Or it did not end.
+ */
+uint64_t local_end(struct local_area *area, uint64_t mark);
 void local_put_back(struct local_area *area);

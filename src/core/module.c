@@ -103,28 +103,75 @@ static void drop(struct hash_link *link)
 	free(link);
 }
 
-void module_end(const void *module)
+/* mutex held: one more of those that are taken out. */
+static void take(struct hash_link *link, struct hash_link **taken)
 {
+	atomic_fetch_sub(&state.s.count[((struct module *)link)->facts.dev.v], 1);
+	hash_remove(&state.s.modules, link);
+	link->next = *taken;
+	*taken = link;
+}
+
+struct module *module_take(const void *module)
+{
+	struct hash_link *taken = NULL;
 	struct module *m;
 
 	pthread_mutex_lock(&state.s.mutex);
 	m = find(module);
 	if (m)
-		drop(&m->link);
+		take(&m->link, &taken);
 	pthread_mutex_unlock(&state.s.mutex);
+	return (struct module *)taken;
 }
 
-static void drop_if_of_library(struct hash_link *link, void *arg)
+struct taking {
+	const void *library;
+	struct hash_link *taken;
+};
+
+static void take_if_of_library(struct hash_link *link, void *arg)
 {
-	if (((struct module *)link)->facts.owner == arg)
-		drop(link);
+	struct taking *taking = arg;
+
+	if (((struct module *)link)->facts.owner == taking->library)
+		take(link, &taking->taken);
 }
 
-void module_end_library(const void *library)
+struct module *module_take_library(const void *library)
 {
+	struct taking taking = { library, NULL };
+
 	pthread_mutex_lock(&state.s.mutex);
 	if (library)
-		hash_each(&state.s.modules, drop_if_of_library, (void *)(uintptr_t)library);
+		hash_each(&state.s.modules, take_if_of_library, &taking);
+	pthread_mutex_unlock(&state.s.mutex);
+	return (struct module *)taking.taken;
+}
+
+/* mutex held: what was seen of it meanwhile is the same, and less. */
+static void put_back(struct module *m)
+{
+	struct hash_link *seen = hash_find(&state.s.modules, m->link.key);
+
+	if (seen)
+		drop(seen);
+	hash_insert(&state.s.modules, &m->link);
+	atomic_fetch_add(&state.s.count[m->facts.dev.v], 1);
+}
+
+void module_over(struct module *taken, bool is_gone)
+{
+	struct hash_link *link = taken ? &taken->link : NULL, *next;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (; link; link = next) {
+		next = link->next;
+		if (is_gone)
+			free(link);
+		else
+			put_back((struct module *)link);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

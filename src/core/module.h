@@ -41,9 +41,15 @@ void module_came(const void *module);
 void module_refuse(const void *module);
 
 /*
- * It was unloaded; or all of a library, or of a context that had come by `mark` (context_mark()
- * before it went): what comes later is of another with that handle.
+ * Takes one, or all of a library, out before the driver unloads it: NULL when nothing is known.
+ * Then it is gone, or was not unloaded and what is known of it is known again.
  */
-void module_end(const void *module);
-void module_end_library(const void *library);
+struct module *module_take(const void *module);
+struct module *module_take_library(const void *library);
+void module_over(struct module *taken, bool is_gone);
+
+/*
+ * All of a context that had come by `mark` (context_mark() before it went): what comes later is of
+ * another with that handle.
+ */
 void module_end_context(const void *ctx, uint64_t mark);

@@ -1,7 +1,8 @@
 /*
  * Pieces: what managed pools have given out, by address. A pool that is destroyed keeps its memory
  * until the last of them is freed. Of device memory the card's figure tells when that was; managed
- * memory is in no figure, so its pieces are counted.
+ * memory is in no figure, so its pieces are counted. One that is freed in a stream is there until
+ * the stream comes to that, which a mark behind the last free in it tells.
  *
  * Thread safe; nothing here calls the driver.
  */
@@ -37,3 +38,18 @@ bool piece_any(void);
  */
 struct piece *piece_take(uint64_t addr);
 void piece_over(struct piece *piece, bool is_freed);
+
+/*
+ * The marks of a piece that was taken out: its pool's in the stream of that number, 0 when there is
+ * none yet; one more there, false when there are too many. Or no mark can be had: what the pool has
+ * stays charged for ever if it is destroyed.
+ */
+uint64_t piece_mark(const struct piece *piece, uint64_t stream);
+bool piece_add_mark(struct piece *piece, uint64_t stream, uint64_t mark);
+void piece_stay(struct piece *piece);
+
+/* True while all pieces of a destroyed pool are freed and marks are to be asked. One load. */
+bool piece_any_marked(void);
+
+/* Asks them: what `has_come` says true of is the caller's again. It may call the driver. */
+void piece_settle(bool (*has_come)(uint64_t mark));

@@ -115,8 +115,8 @@ void pool_given(const void *pool, uint64_t addr);
  * Takes a pool out before the driver destroys it, so that its handle can be another's at once: NULL
  * when it is not known. Then it was destroyed or it was not. If it was empty all that it held goes;
  * else it stays charged, as the driver keeps it until the streams have come to the last free, and
- * goes by pool_release_orphans(), or if it is managed with the last piece. So does what an
- * allocation that was under way meanwhile has in doubt.
+ * goes by pool_release_orphans(), or if it is managed with the last piece (core/piece.h). So does
+ * what an allocation that was under way meanwhile has in doubt.
  */
 struct pool *pool_take(const void *pool);
 void pool_end(struct pool *pool, bool was_empty);

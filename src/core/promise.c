@@ -19,6 +19,8 @@ struct place {
 	const void *ctx;
 	struct dev dev;
 	uint64_t bytes; /* awaited; 0: it is there */
+	uint64_t number;
+	bool is_away; /* renamed: the context is about to end */
 };
 
 struct promise_state {
@@ -26,6 +28,7 @@ struct promise_state {
 	pthread_mutex_t mutex;
 	struct owner *owners;
 	struct place *places;
+	uint64_t numbers;
 	uint64_t lack_bytes[RATION_DEVICES];
 };
 PROCESS_STATE(promise_state, state);
@@ -64,6 +67,7 @@ static int make(struct owner **o, struct place **made)
 		return -ENODATA;
 	if (!p) {
 		p = *made;
+		p->number = ++state.s.numbers;
 		p->next = state.s.places;
 		state.s.places = p;
 		*made = NULL;
@@ -109,6 +113,13 @@ static void drop_owners(const void *owner, const void *ctx)
 	}
 }
 
+/* mutex held. */
+static void come(struct place *p)
+{
+	p->bytes = 0;
+	drop_owners(NULL, p->ctx);
+}
+
 void promise_keep(const void *ctx)
 {
 	struct place *p;
@@ -116,8 +127,34 @@ void promise_keep(const void *ctx)
 	pthread_mutex_lock(&state.s.mutex);
 	p = *find(ctx);
 	if (p)
-		p->bytes = 0;
-	drop_owners(NULL, ctx);
+		come(p);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+bool promise_next(struct dev dev, uint64_t after, struct promise *out)
+{
+	const struct place *next = NULL;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (const struct place *p = state.s.places; p; p = p->next)
+		if (p->dev.v == dev.v && p->bytes && !p->is_away && p->number > after &&
+		    (!next || p->number < next->number))
+			next = p;
+	if (next)
+		*out = (struct promise){ next->ctx, next->number };
+	pthread_mutex_unlock(&state.s.mutex);
+	return next;
+}
+
+void promise_come(uint64_t number)
+{
+	struct place *p;
+
+	pthread_mutex_lock(&state.s.mutex);
+	for (p = state.s.places; p && p->number != number;)
+		p = p->next;
+	if (p)
+		come(p);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -158,6 +195,8 @@ static void rename_place(const void *was, const void *to)
 	if (!p)
 		return;
 	p->ctx = to;
+	/* There and back. */
+	p->is_away = !p->is_away;
 	if (!*other)
 		return;
 	/* Where it was there it is. */
@@ -255,7 +294,7 @@ void promise_may_lack(struct dev dev, uint64_t bytes)
 }
 
 /* mutex held: what has come that may be awaited; 0 where it may all be something else. */
-static uint64_t come(struct dev dev, uint64_t had_bytes, uint64_t now_bytes)
+static uint64_t more(struct dev dev, uint64_t had_bytes, uint64_t now_bytes)
 {
 	uint64_t lack_bytes = state.s.lack_bytes[dev.v];
 	uint64_t bytes = bytes_beyond(now_bytes, bytes_beyond(had_bytes, lack_bytes));
@@ -272,12 +311,11 @@ uint64_t promise_look(struct dev dev, uint64_t before_bytes, uint64_t now_bytes)
 
 	pthread_mutex_lock(&state.s.mutex);
 	awaited_bytes = sum(dev);
-	come_bytes = come(dev, bytes_beyond(before_bytes, awaited_bytes), now_bytes);
+	come_bytes = more(dev, bytes_beyond(before_bytes, awaited_bytes), now_bytes);
 	while (awaited_bytes && (p = kept_by(dev, come_bytes))) {
 		awaited_bytes -= p->bytes;
 		come_bytes -= bytes_least(come_bytes, p->bytes);
-		p->bytes = 0;
-		drop_owners(NULL, p->ctx);
+		come(p);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return awaited_bytes;

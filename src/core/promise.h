@@ -30,6 +30,18 @@ int promise_make(const void *ctx, struct dev dev, const void *owner, uint64_t by
 /* Where it is awaited, it counts as there: it is charged elsewhere, until the context ends. */
 void promise_keep(const void *ctx);
 
+/* One that is awaited, in a context that nobody ends. */
+struct promise {
+	const void *ctx;
+	uint64_t number; /* of no other, whatever its context's handle; from 1 on */
+};
+
+/* The device's with the next higher number than `after`. */
+bool promise_next(struct dev dev, uint64_t after, struct promise *out);
+
+/* The one of that number has come: as promise_keep(), in a change that is under way. */
+void promise_come(uint64_t number);
+
 /* Where it is awaited, it is to be so much. */
 void promise_change(const void *ctx, uint64_t bytes);
 

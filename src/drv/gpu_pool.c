@@ -6,8 +6,10 @@
 #include "core/graph.h"
 #include "core/hole.h"
 #include "drv/gpu_cuda.h"
+#include "drv/gpu_event.h"
 #include "drv/real.h"
 #include "drv/relaxed.h"
+#include "drv/visit.h"
 
 #include <errno.h>
 
@@ -15,6 +17,8 @@
 #define UNDO_WAIT_NS (2 * NSEC_PER_MSEC)
 /* How often a figure that another thread has overtaken is asked for again. */
 enum { SETTLE_TRIES = 16 };
+/* How long a free waits for its stream where no event can be had. */
+#define MARK_WAIT_NS NSEC_PER_SEC
 #define STREAM_NAP_NS (20 * NSEC_PER_USEC)
 
 static bool ask(CUmemoryPool pool, CUmemPool_attribute what, uint64_t *out_bytes)
@@ -239,6 +243,7 @@ static bool refresh(struct dev dev, bool is_trimmed)
 	const void *pool = NULL;
 	bool is_any = false;
 
+	gpu_pool_settle_marked();
 	while ((pool = pool_next(dev, pool))) {
 		if (is_trimmed)
 			trim(pool);
@@ -308,4 +313,58 @@ void gpu_pool_undo(const struct pool_doubt *d, CUstream stream)
 	shrink(d->pool, d->bytes);
 	if (pool_any_over(d->dev))
 		gpu_pool_reclaim(d->dev);
+}
+
+/* A new mark of the piece's pool in the stream; 0: none can be had. */
+static uint64_t new_mark(struct piece *piece, uint64_t id, CUstream stream)
+{
+	uint64_t mark = gpu_event_take(gpu_event_context(visit_stream_context(stream)), true);
+
+	if (!mark || piece_add_mark(piece, id, mark))
+		return mark;
+	gpu_event_give(mark);
+	return 0;
+}
+
+static bool is_idle(CUstream stream)
+{
+	return real.cuStreamQuery && may_be_asked(stream) &&
+	       real.cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
+void gpu_pool_mark(struct piece *piece, CUstream stream)
+{
+	struct relaxed r = relaxed_begin();
+	uint64_t id = gpu_pool_stream_id(stream), mark = id ? piece_mark(piece, id) : 0;
+
+	if (id && !mark)
+		mark = new_mark(piece, id, stream);
+	if (!mark || !GATE_CALL(gpu_event_record(mark, stream, false))) {
+		gpu_pool_await(stream, MARK_WAIT_NS);
+		if (!is_idle(stream))
+			piece_stay(piece);
+	}
+	relaxed_end(r);
+}
+
+/* Of a context that is gone, or failed, nothing goes on. */
+static bool has_come(uint64_t mark)
+{
+	int64_t gpu_ns;
+
+	if (gpu_event_read(mark, &gpu_ns) == GPU_EVENT_RUNNING)
+		return false;
+	gpu_event_give(mark);
+	return true;
+}
+
+void gpu_pool_settle_marked(void)
+{
+	struct relaxed r;
+
+	if (!piece_any_marked())
+		return;
+	r = relaxed_begin();
+	piece_settle(has_come);
+	relaxed_end(r);
 }

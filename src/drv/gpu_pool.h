@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/piece.h"
 #include "core/pool.h"
 
 #include "abi/cuda.h"
@@ -76,6 +77,13 @@ uint64_t gpu_pool_stream_id(CUstream stream);
 
 /* True when the pool gives nothing back to the card but by a trim. */
 bool gpu_pool_keeps(CUmemoryPool pool);
+
+/*
+ * `piece`, of a managed pool, was freed in the stream, which has perhaps not come to that: it is
+ * marked there. Before piece_over(). And asks the marks of destroyed pools.
+ */
+void gpu_pool_mark(struct piece *piece, CUstream stream);
+void gpu_pool_settle_marked(void);
 
 /* Waits some time until the stream has done all work; for what was freed in it. */
 void gpu_pool_await(CUstream stream, int64_t wait_ns);

@@ -11,6 +11,7 @@
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
+#include "drv/gpu_heap.h"
 #include "hook/gated.h"
 #include "hook/ipc_import.h"
 #include "hook/making.h"
@@ -189,7 +190,7 @@ static void begin_ending(struct ending *e)
 {
 	e->was_in = gate_enter();
 	gpu_fence_ending(e->ctx);
-	promise_rename(e->ctx, e);
+	gpu_heap_end_context(e->ctx, e);
 	e->mark = track_mark();
 	e->contexts = context_mark();
 }
@@ -210,7 +211,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 	charge_over();
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
-		cost.bytes += local_end(e->area);
+		cost.bytes += local_end(e->area, e->contexts);
 		library_end_context(e->ctx, e->contexts);
 		module_end_context(e->ctx, e->contexts);
 		lodger_end_context(e->ctx, e->contexts);
@@ -401,7 +402,8 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	untold_take_context(e.ctx, e.contexts, untold_bytes);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
-	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes + local_end(e.area));
+	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes +
+			      local_end(e.area, e.contexts));
 	overhead_give_back(untold_bytes);
 	return res;
 }

@@ -6,6 +6,7 @@
 #include "core/still.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_fence.h"
+#include "drv/gpu_heap.h"
 #include "hook/again.h"
 #include "hook/first_launch.h"
 #include "hook/metering.h"
@@ -127,7 +128,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	if (o.counts)
 		charge_begin();
 	res = ROOM_CALL_HERE(bytes_sum(reserved.heap_bytes, reserved.stack.bytes),
-			     real.cuCtxSetLimit(limit, value));
+			     gpu_heap_set_limit(limit, value));
 	if (res == CUDA_SUCCESS)
 		system_calls_limit(limit, value);
 	if (o.counts)
@@ -139,7 +140,7 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 			shrink(&reserved.stack.use);
 		return res;
 	}
-	if (has_before && GATE_CALL(real.cuCtxSetLimit(limit, before)) == CUDA_SUCCESS) {
+	if (has_before && GATE_CALL(gpu_heap_set_limit(limit, before)) == CUDA_SUCCESS) {
 		system_calls_limit(limit, before);
 		reserved.stack.use.thread_bytes = (uint32_t)before;
 		if (limit == CU_LIMIT_STACK_SIZE)

@@ -4,6 +4,7 @@
 #include "core/charge.h"
 #include "core/headroom.h"
 #include "core/object.h"
+#include "core/piece.h"
 #include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_pool.h"
@@ -54,7 +55,7 @@ static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
 	if (!current_device(out_dev))
 		return (struct quota_share){ 0 };
 	/* What pools gave back in a synchronisation shows in no call of theirs. */
-	if (pool_any() && quota_limit(*out_dev))
+	if ((pool_any() || piece_any_marked()) && quota_limit(*out_dev))
 		gpu_pool_refresh(*out_dev);
 	if (pool_any_orphans(*out_dev))
 		charge_watch(*out_dev);

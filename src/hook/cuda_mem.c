@@ -1,5 +1,6 @@
 /* Linear, pitched and managed memory. */
 #include "core/piece.h"
+#include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 #include "hook/output.h"
@@ -281,6 +282,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 	piece = node ? NULL : piece_take(addr);
 	res = GATE_CALL(real.cuMemFree_v2(addr));
 	piece_over(piece, res == CUDA_SUCCESS);
+	gpu_pool_settle_marked();
 	return free_by(res, addr, node, dev);
 }
 

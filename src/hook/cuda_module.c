@@ -117,7 +117,7 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 		keep(o, *library);
 		return res;
 	}
-	library_end(*library);
+	library_over(library_take(*library), true);
 	promise_end_owner(*library);
 	lodgers = lodger_take(*library);
 	lodger_over(lodgers, GATE_CALL(real.cuLibraryUnload(*library)) == CUDA_SUCCESS);
@@ -207,34 +207,41 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 struct unload {
 	struct overhead overhead;
 	struct lodger *lodgers;
+	struct module *modules;
+	struct library_place *places;
 };
 
-/* Nobody takes what an unload gives back for something else's. */
+/*
+ * Nobody takes what an unload gives back for something else's. What is known of `owner` is out of
+ * the books before the driver can give its handles to others.
+ */
 static void begin_unload(struct unload *u, const void *owner)
 {
 	*u = (struct unload){ .lodgers = NULL };
 	overhead_begin(&u->overhead);
 	u->lodgers = lodger_take(owner);
 	promise_rename(owner, u);
+	function_rename_owner(owner, u);
 	untold_rename(owner, u);
 	if (u->overhead.counts)
 		charge_begin();
 }
 
-/*
- * What an unload gave back counts no more. Its functions are out of the books before the driver
- * can give their handles to others, and so is what is awaited for `owner`.
- */
+/* What an unload gave back counts no more; what was not unloaded is known as before. */
 static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 {
 	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
 
 	lodger_over(u->lodgers, res == CUDA_SUCCESS);
+	module_over(u->modules, res == CUDA_SUCCESS);
+	library_over(u->places, res == CUDA_SUCCESS);
 	if (res == CUDA_SUCCESS) {
 		promise_end_owner(u);
+		function_end_owner(u);
 		untold_take(u, untold_bytes);
 	} else {
 		promise_rename(u, owner);
+		function_rename_owner(u, owner);
 		untold_rename(u, owner);
 	}
 	if (u->overhead.counts)
@@ -256,8 +263,7 @@ CUresult hook_cuModuleUnload(CUmodule module)
 	if (!ENTER_HAS(cuModuleUnload))
 		return enter_missing();
 	begin_unload(&u, module);
-	function_end_owner(module);
-	module_end(module);
+	u.modules = module_take(module);
 	return finish_unload(&u, module, GATE_CALL(real.cuModuleUnload(module)));
 }
 
@@ -268,9 +274,8 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
 	if (!ENTER_HAS(cuLibraryUnload))
 		return enter_missing();
 	begin_unload(&u, library);
-	function_end_owner(library);
-	module_end_library(library);
-	library_end(library);
+	u.modules = module_take_library(library);
+	u.places = library_take(library);
 	return finish_unload(&u, library, GATE_CALL(real.cuLibraryUnload(library)));
 }
 

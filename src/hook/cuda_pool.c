@@ -244,6 +244,17 @@ static int call_and_settle(struct request *r, const struct async *a, async_fn *c
 	return rc;
 }
 
+/* What was given is freed again in its stream. */
+static void undo(const struct async *a, free_fn *give_back)
+{
+	struct piece *piece = piece_take(*a->out_addr);
+	CUresult res = GATE_CALL(give_back(*a->out_addr, a->stream));
+
+	if (piece && res == CUDA_SUCCESS)
+		gpu_pool_mark(piece, a->stream);
+	piece_over(piece, res == CUDA_SUCCESS);
+}
+
 static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_back)
 {
 	CUmemoryPool pool = NULL;
@@ -272,8 +283,7 @@ static CUresult allocate(const struct async *a, async_fn *call, free_fn *give_ba
 	rc = call_and_settle(&r, a, call, dev, &res);
 	is_undone = rc < 0 && res == CUDA_SUCCESS && !is_capturing(a->stream);
 	if (is_undone) {
-		piece_over(piece_take(*a->out_addr), true);
-		GATE_CALL(give_back(*a->out_addr, a->stream));
+		undo(a, give_back);
 		output_restore(&was);
 		gpu_pool_undo(&r.doubt, a->stream);
 	}
@@ -365,7 +375,10 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUs
 	res = GATE_CALL(call(addr, stream));
 	if (is_hole)
 		hole_free_end(addr, res == CUDA_SUCCESS);
+	if (piece && res == CUDA_SUCCESS)
+		gpu_pool_mark(piece, named);
 	piece_over(piece, res == CUDA_SUCCESS);
+	gpu_pool_settle_marked();
 	if (node && res == CUDA_SUCCESS) {
 		if (!charge_may_look(dev))
 			gpu_pool_await(named, FREED_WAIT_NS);

@@ -13,6 +13,7 @@
 #include "core/root.h"
 #include "core/watch.h"
 #include "drv/gpu_bo.h"
+#include "drv/gpu_heap.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
@@ -52,6 +53,7 @@ static void look_at(struct dev dev, struct cuda_ord ord)
 
 	if (quota_held(dev, QUOTA_CONTEXT) == 0 && !context_any(dev))
 		return;
+	gpu_heap_look(dev);
 	rc = charge_watch(dev);
 	if (rc == -ENOTSUP && context_any(dev) && own_row_look(dev, ord))
 		charge_reconcile(dev, QUOTA_CONTEXT);

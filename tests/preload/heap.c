@@ -256,6 +256,57 @@ static void deep(int argc, char **argv)
 	client_pause("launched");
 }
 
+/* beside: it is smaller than what a launch that brings it lets local memory grow by. */
+static void beside(int argc, char **argv)
+{
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	OK(cuModuleLoadData(&module, deep_image));
+	OK(launch(function_of(module)));
+	client_pause("launched");
+	IS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, HEAP_BYTES), CUDA_ERROR_INVALID_VALUE);
+	OK(cuModuleUnload(module));
+	client_pause("unloaded");
+}
+
+static void *set_and_look(void *arg)
+{
+	size_t value = 0;
+
+	OK(cuCtxSetCurrent(arg));
+	for (size_t i = 0; i < 20000; i++) {
+		OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, i % 2 ? MIB : 2 * MIB));
+		OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+		SAME(value, i % 2 ? MIB : 2 * MIB);
+	}
+	return NULL;
+}
+
+/* asked: what the program sets stays while the heap is awaited, and contexts come and go. */
+static void asked(int argc, char **argv)
+{
+	CUcontext primary, ctx;
+	pthread_t thread;
+	CUmodule module;
+
+	(void)argc;
+	(void)argv;
+	primary = client_start();
+	OK(cuModuleLoadData(&module, heap_image));
+	CHECK(pthread_create(&thread, NULL, set_and_look, primary) == 0);
+	for (int i = 0; i < 20; i++) {
+		OK(cuCtxCreate_v2(&ctx, 0, 0));
+		OK(cuModuleLoadData(&module, heap_image));
+		usleep(10000);
+		OK(cuCtxDestroy_v2(ctx));
+	}
+	pthread_join(thread, NULL);
+	client_pause("over");
+}
+
 /* waiting: room for launches of the device's own. */
 static void waiting(int argc, char **argv)
 {
@@ -413,7 +464,7 @@ static const struct client_case cases[] = {
 	{ "ended", ended },     { "library", library }, { "waiting", waiting },
 	{ "threads", threads }, { "deep", deep },       { "blind", blind },
 	{ "stays", stays },     { "raised", raised },   { "raced", raced },
-	{ NULL, NULL },
+	{ "beside", beside },   { "asked", asked },     { NULL, NULL },
 };
 
 int main(int argc, char **argv)

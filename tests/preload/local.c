@@ -574,6 +574,32 @@ static void mixed(int argc, char **argv)
 	OK(cuGraphLaunch(exec, NULL));
 }
 
+/* Not unloaded: its functions are launched for the first time as before. */
+static void stays(int argc, char **argv)
+{
+	bool is_library = argc > 0 && !strcmp(argv[0], "library");
+	CUfunction large, medium;
+	CUlibrary library;
+	CUmodule module;
+
+	client_start();
+	if (is_library) {
+		OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+		OK(cuLibraryGetKernel((CUkernel *)&large, library, "empty"));
+		OK(cuLibraryGetKernel((CUkernel *)&medium, library, "spin"));
+		IS(cuLibraryUnload(library), CUDA_ERROR_UNKNOWN);
+	} else {
+		OK(cuModuleLoadData(&module, image));
+		OK(cuModuleGetFunction(&large, module, "empty"));
+		OK(cuModuleGetFunction(&medium, module, "spin"));
+		IS(cuModuleUnload(module), CUDA_ERROR_UNKNOWN);
+	}
+	IS(launch(large), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(launch(medium));
+	OK(cuCtxSynchronize());
+	client_pause("medium");
+}
+
 /* A child begins with nothing of it. */
 static void forked(int argc, char **argv)
 {
@@ -599,7 +625,7 @@ static const struct client_case cases[] = {
 	{ "stack", stack },       { "repeated", repeated }, { "graph", graph },
 	{ "less", less },         { "mixed", mixed },       { "refused-change", refused_change },
 	{ "streams", streams },   { "updated", updated },   { "forked", forked },
-	{ "let-in", let_in },     { NULL, NULL },
+	{ "let-in", let_in },     { "stays", stays },       { NULL, NULL },
 };
 
 int main(int argc, char **argv)

@@ -71,7 +71,8 @@ static void grow(int argc, char **argv)
 }
 
 /*
- * A managed pool that is destroyed with memory in it counts until that is freed, by either call.
+ * A managed pool that is destroyed with memory in it counts until that is freed, by either call,
+ * and its stream has come to that.
  */
 static void destroy_managed(int argc, char **argv)
 {
@@ -93,6 +94,7 @@ static void destroy_managed(int argc, char **argv)
 	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
 	OK(cuMemFreeAsync(p, NULL));
 	CHARGED_IS(0, CONTEXT_BYTES + 128 * MIB);
+	OK(cuCtxSynchronize());
 	OK(cuMemFree_v2(q));
 	CHARGED_IS(0, CONTEXT_BYTES + 32 * MIB);
 	IS(cuMemFree_v2(q), CUDA_ERROR_INVALID_VALUE);
@@ -423,6 +425,61 @@ static void destroy_pending(int argc, char **argv)
 	OK(cuStreamSynchronize(stream));
 }
 
+/* destroy-managed-pending: so does a managed one, freed before or after it was destroyed. */
+static void destroy_managed_pending(int argc, char **argv)
+{
+	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				 .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	CUstream stream, other;
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	uint64_t begun;
+	CUcontext ctx;
+
+	(void)argc;
+	(void)argv;
+	client_start();
+	begun = free_bytes();
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 3; i++) {
+		int word = 0;
+
+		OK(cuMemPoolCreate(&pool, &props));
+		OK(cuMemAllocFromPoolAsync(&p, 64 * MIB, pool, stream));
+		OK(cuMemAllocFromPoolAsync(&q, 64 * MIB, pool, stream));
+		OK(cuStreamSynchronize(stream));
+		OK(cuLaunchHostFunc(stream, wait_for_word, &word));
+		if (i < 2)
+			OK(cuMemFreeAsync(p, stream));
+		if (i < 1)
+			OK(cuMemFreeAsync(q, other));
+		OK(cuMemPoolDestroy(pool));
+		if (i == 1)
+			OK(cuMemFreeAsync(q, other));
+		if (i == 2) {
+			OK(cuMemFreeAsync(q, other));
+			OK(cuMemFreeAsync(p, stream));
+		}
+		OK(cuStreamSynchronize(other));
+		CHECK(free_bytes() <= begun - 64 * MIB);
+		IS(cuMemAlloc_v2(&p, begun - 62 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+		__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+		OK(cuStreamSynchronize(stream));
+		SAME(free_bytes(), begun);
+	}
+	/* A context that ends takes its streams along. */
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemAllocFromPoolAsync(&p, 64 * MIB, pool, stream));
+	OK(cuLaunchHostFunc(stream, sleep_some, NULL));
+	OK(cuMemFreeAsync(p, stream));
+	OK(cuMemPoolDestroy(pool));
+	OK(cuCtxDestroy_v2(ctx));
+	SAME(free_bytes(), begun);
+}
+
 static _Atomic bool is_over;
 
 static void *make_and_destroy(void *ctx)
@@ -740,6 +797,7 @@ int main(int argc, char **argv)
 		{ "pending", pending },
 		{ "destroy-pending", destroy_pending },
 		{ "destroy-crowd", destroy_crowd },
+		{ "destroy-managed-pending", destroy_managed_pending },
 		{ "reuse", reuse },
 		{ "late", late },
 		{ "fragments", fragments },

@@ -1,4 +1,6 @@
 """The heap of the kernels' malloc, and what else they need of the driver, never pass the limit."""
+import time
+
 import pytest
 
 from conftest import BUILD, MIB
@@ -80,6 +82,24 @@ def test_a_library_that_comes_while_a_module_goes(place):
 def test_a_launch_with_local_memory(card):
     card.start("heap", "deep").await_word("loaded").go().await_word("launched")
     same(card)
+
+
+def test_a_heap_that_is_smaller_than_local_memory(card):
+    """A look at the card cannot tell the two; the driver can."""
+    program = card.start("heap", "beside").await_word("launched")
+    deadline = time.monotonic() + 30
+    while sum(card.truth().values()) != card.charged() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    full = same(card)
+    program.go().await_word("unloaded")
+    assert full - 8 * MIB < same(card) <= full
+    program.go().end()
+
+
+def test_a_heap_that_is_asked_for_meanwhile(card):
+    program = card.start("heap", "asked").await_word("over")
+    awaits(card, 4 * MIB)
+    program.go().end()
 
 
 def test_launches_that_wait(card):

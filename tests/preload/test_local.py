@@ -69,6 +69,15 @@ def test_a_failed_launch_gives_back(card):
     card.run("local", "failed", RATION_MEM=LIMIT, RATION_SIM_FAULT="cuLaunchKernel:3=701")
 
 
+@pytest.mark.parametrize("what", ["Module", "Library"])
+def test_functions_of_what_is_not_unloaded(card, what):
+    program = card.start("local", "stays", what.lower(), RATION_MEM=LIMIT,
+                         RATION_SIM_FAULT=f"cu{what}Unload:1=999").await_word("medium")
+    assert LIMIT >= same(card) > CONTEXT + area(4096)
+    assert card.most() <= LIMIT
+    program.go().end()
+
+
 def test_the_stack_limit(card):
     program = card.start("local", "stack", RATION_MEM=LIMIT).await_word("shrunk")
     assert same(card) < CONTEXT + 16 * MIB

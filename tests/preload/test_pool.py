@@ -46,6 +46,12 @@ def test_a_managed_pool_that_is_destroyed(place):
     place.run("pool", "destroy-managed", RATION_MEM=LIMIT)
 
 
+@pytest.mark.parametrize("pids", ["same", "bare"])
+def test_a_managed_pool_that_is_destroyed_before_its_streams_come_to_the_frees(place, pids):
+    place.sim["pids"] = pids
+    place.run("pool", "destroy-managed-pending", RATION_MEM=LIMIT, RATION_LOG="error")
+
+
 # field fault 6: a free of what a pool gave was refused
 def test_frees_of_either_kind(place):
     place.run("pool", "frees", RATION_MEM=LIMIT)

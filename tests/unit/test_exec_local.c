@@ -1,5 +1,6 @@
 #include "core/exec_local.h"
 
+#include "core/context.h"
 #include "fresh.h"
 
 #include <errno.h>
@@ -141,12 +142,31 @@ static void ends(void)
 	exec_local_init();
 	make(&exec, &ctx[0], 4096);
 	make(&other, &ctx[1], 2048);
-	exec_local_end_context(&ctx[0]);
+	exec_local_end_context(&ctx[0], UINT64_MAX);
 	CHECK(exec_local_find(&exec, &need) && need.count == 0 && need.most_bytes == 4096);
 	CHECK(exec_local_find(&other, &need) && need.count == 1);
 	exec_local_end(&exec);
 	exec_local_end(&exec);
 	CHECK(!exec_local_find(&exec, &need) && exec_local_find(&other, &need));
+}
+
+/* A context that was made meanwhile has the handle of one that ended: what came to it stays. */
+static void what_is_anothers_by_now_stays(void)
+{
+	const struct dev dev0 = { 0 };
+	struct exec_local_need need;
+	uint64_t mark;
+
+	exec_local_init();
+	context_init();
+	context_enter(&ctx[0], dev0, 0);
+	make(&exec, &ctx[0], 4096);
+	mark = context_mark();
+	context_enter(&ctx[0], dev0, 0);
+	make(&other, &ctx[0], 2048);
+	exec_local_end_context(&ctx[0], mark);
+	CHECK(exec_local_find(&exec, &need) && need.count == 0);
+	CHECK(exec_local_find(&other, &need) && need.count == 1);
 }
 
 static void a_child_has_none(void)
@@ -172,6 +192,7 @@ int main(void)
 		fresh_test(a_change_to_too_many_contexts_changes_nothing),
 		fresh_test(a_launch_counts_until_something_changes),
 		fresh_test(ends),
+		fresh_test(what_is_anothers_by_now_stays),
 		fresh_test(a_child_has_none),
 	};
 

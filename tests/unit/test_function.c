@@ -1,5 +1,6 @@
 #include "core/function.h"
 
+#include "core/context.h"
 #include "core/gate.h"
 
 #include "fresh.h"
@@ -102,10 +103,56 @@ static void kernels_want_room_in_every_context(void)
 	CHECK(!function_is_settled(&handles[0]) && function_is_settled(&handles[1]));
 	function_room(&ctx, 1024, 1024);
 	CHECK(!function_is_settled(&handles[1]));
-	function_end_context(&ctx);
+	function_end_context(&ctx, UINT64_MAX);
 	CHECK(function_any());
 	function_end(&handles[0]);
 	CHECK(!function_any());
+}
+
+/* A context that was made meanwhile has the handle of one that ended: what came to it stays. */
+static void what_is_anothers_by_now_stays(void)
+{
+	const struct dev dev0 = { 0 };
+	uint32_t bytes;
+	uint64_t mark;
+
+	function_init();
+	context_init();
+	context_enter(&ctx, dev0, 0);
+	function_enter(&handles[0], FUNCTION_OF_CONTEXT, &module);
+	function_tell(&handles[0], &ctx, 4096, false);
+	mark = context_mark();
+	context_enter(&ctx, dev0, 0);
+	function_enter(&handles[1], FUNCTION_OF_CONTEXT, &library);
+	function_tell(&handles[1], &ctx, 4096, false);
+	function_end_context(&ctx, mark);
+	CHECK(!function_thread_bytes(&handles[0], &bytes));
+	CHECK(function_thread_bytes(&handles[1], &bytes) && !function_is_settled(&handles[1]));
+	function_end_context(&ctx, UINT64_MAX);
+	CHECK(!function_any());
+}
+
+/* An owner that did not go has what it had; what its handles are others' by then is theirs. */
+static void an_owner_that_stays(void)
+{
+	uint32_t bytes;
+	char going;
+
+	function_init();
+	function_enter(&handles[0], FUNCTION_OF_CONTEXT, &module);
+	function_enter(&handles[1], FUNCTION_OF_CONTEXT, &module);
+	function_tell(&handles[1], &ctx, 4096, false);
+	function_rename_owner(&module, &going);
+	function_rename_owner(NULL, &going);
+	function_rename_owner(&going, &module);
+	CHECK(!function_is_settled(&handles[0]) && !function_is_settled(&handles[1]));
+	CHECK(function_thread_bytes(&handles[1], &bytes) && bytes == 4096);
+	CHECK(function_owner(&handles[1]) == &module);
+	function_rename_owner(&module, &going);
+	function_enter(&handles[0], FUNCTION_OF_CONTEXT, &module);
+	function_end_owner(&going);
+	CHECK(!function_is_settled(&handles[0]) && function_owner(&handles[0]) == &module);
+	CHECK(!function_thread_bytes(&handles[1], &bytes));
 }
 
 /* A library's kernel also wants its library there, of which only who tells of it knows. */
@@ -215,6 +262,8 @@ int main(void)
 		fresh_test(a_handle_is_given_again),
 		fresh_test(kernels_want_room_in_every_context),
 		fresh_test(kernels_of_libraries_have_places),
+		fresh_test(what_is_anothers_by_now_stays),
+		fresh_test(an_owner_that_stays),
 		fresh_test(many_functions),
 		fresh_test(threads_at_once),
 		fresh_test(a_child_has_none),

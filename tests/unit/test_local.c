@@ -165,7 +165,7 @@ static void each_context_has_its_own(void)
 	local_put_back(local_take(&other_ctx));
 	launch(&other_ctx, 4096, 0);
 	CHECK_EQ(held(), CONTEXT_BYTES + 2 * AREA(4096));
-	CHECK_EQ(local_end(local_take(&other_ctx)), AREA(4096));
+	CHECK_EQ(local_end(local_take(&other_ctx), UINT64_MAX), AREA(4096));
 	CHECK(!local_take(&other_ctx));
 	/* And one of the same handle begins anew. */
 	card.bytes -= AREA(4096);
@@ -216,7 +216,7 @@ static void kernels_of_libraries(void)
 	launch_kernel(&other_ctx, 4096, AREA(4096));
 	launch_kernel(&other_ctx, 4096, 0);
 	CHECK(function_is_settled(&kernel));
-	local_end(local_take(&other_ctx));
+	local_end(local_take(&other_ctx), UINT64_MAX);
 	CHECK(function_is_settled(&kernel));
 }
 
@@ -252,7 +252,7 @@ static void a_card_that_cannot_say(void)
 	CHECK_EQ(reserve(&g, &ctx, 8192, NULL), 0);
 	local_finish(&g, LOCAL_PERHAPS);
 	CHECK_EQ(held(), CONTEXT_BYTES + AREA(8192));
-	CHECK_EQ(local_end(local_take(&ctx)), AREA(8192));
+	CHECK_EQ(local_end(local_take(&ctx), UINT64_MAX), AREA(8192));
 }
 
 /* Where the device does not say how many threads it has, the card's figure alone counts. */
@@ -326,7 +326,7 @@ static void an_epoch_turns_when_room_is_lost(void)
 	local_open(&other_ctx, dev0);
 	CHECK(local_epoch() != epoch);
 	epoch = local_epoch();
-	local_end(local_take(&other_ctx));
+	local_end(local_take(&other_ctx), UINT64_MAX);
 	CHECK(local_epoch() != epoch);
 }
 

@@ -29,8 +29,8 @@ static void its_code_comes_once(void)
 	/* The handle is given again. */
 	module_enter(&handles[0], &facts);
 	CHECK(module_find(&handles[0], &found) && !found.has_code);
-	module_end(&handles[0]);
-	module_end(&handles[0]);
+	module_over(module_take(&handles[0]), true);
+	module_over(module_take(&handles[0]), true);
 	CHECK(!module_any(facts.dev));
 	CHECK(!module_find(&handles[0], &found));
 }
@@ -44,9 +44,9 @@ static void they_end_with_what_they_are_of(void)
 		module_enter(&handles[i],
 			     &(struct module_facts){ .owner = i % 2 ? &library : NULL,
 						     .ctx = i % 3 ? &ctx : &other_ctx });
-	module_end_library(NULL);
+	CHECK(!module_take_library(NULL));
 	module_end_context(NULL, UINT64_MAX);
-	module_end_library(&library);
+	module_over(module_take_library(&library), true);
 	for (int i = 0; i < 2000; i++)
 		CHECK(module_find(&handles[i], &found) == (i % 2 == 0));
 	module_end_context(&ctx, UINT64_MAX);
@@ -78,7 +78,7 @@ static void a_library_has_its_code_later(void)
 	CHECK(library_is_in(&library, &other_ctx, LIBRARY_CODE));
 	CHECK_EQ(library_need(&library).bytes, 100);
 	CHECK_EQ(library_need(&library).code_bytes, 7);
-	library_end(&library);
+	library_over(library_take(&library), true);
 	CHECK(!library_any(dev0));
 	CHECK(!library_is_in(&library, &other_ctx, LIBRARY_DATA));
 	CHECK_EQ(library_need(&library).bytes, 0);
@@ -102,7 +102,7 @@ static void what_was_refused_is_there(void)
 	CHECK(library_is_in(&library, &ctx, LIBRARY_DATA));
 	CHECK(!library_is_in(&library, &ctx, LIBRARY_CODE));
 	CHECK(library_is_there(&library, &ctx, LIBRARY_CODE));
-	library_end(&library);
+	library_over(library_take(&library), true);
 	CHECK(!library_is_there(&library, &ctx, LIBRARY_DATA) && !library_any(dev1));
 	module_init();
 	module_refuse(&handles[0]);
@@ -111,7 +111,44 @@ static void what_was_refused_is_there(void)
 	CHECK(module_find(&handles[0], &found) && found.is_refused && !found.has_code);
 	module_came(&handles[0]);
 	CHECK(module_find(&handles[0], &found) && found.has_code);
-	module_end(&handles[0]);
+	module_over(module_take(&handles[0]), true);
+}
+
+/* What the driver did not unload is known as before. */
+static void what_is_not_unloaded(void)
+{
+	const struct module_facts facts = { .dev = { 1 }, .ctx = &ctx, .owner = &library };
+	struct library_place *places;
+	struct module_facts found;
+	struct module *modules;
+
+	module_init();
+	library_init();
+	library_note(&library, (struct library_need){ .bytes = 100, .code_bytes = 7 });
+	library_enter(&library, &ctx, dev1, LIBRARY_CODE);
+	for (int i = 0; i < 2; i++) {
+		module_enter(&handles[i], &facts);
+		module_came(&handles[i]);
+	}
+	modules = module_take_library(&library);
+	places = library_take(&library);
+	CHECK(!module_any(dev1) && !library_any(dev1));
+	CHECK(!library_is_in(&library, &ctx, LIBRARY_DATA));
+	/* Seen again meanwhile, and in another context. */
+	module_enter(&handles[0], &(struct module_facts){ .dev = dev1, .ctx = &ctx });
+	library_enter(&library, &ctx, dev1, LIBRARY_DATA);
+	library_enter(&library, &other_ctx, dev1, LIBRARY_DATA);
+	module_over(modules, false);
+	library_over(places, false);
+	for (int i = 0; i < 2; i++)
+		CHECK(module_find(&handles[i], &found) && found.has_code &&
+		      found.owner == &library);
+	CHECK(library_is_in(&library, &ctx, LIBRARY_CODE));
+	CHECK(library_is_in(&library, &other_ctx, LIBRARY_DATA));
+	CHECK_EQ(library_need(&library).code_bytes, 7);
+	module_over(module_take_library(&library), true);
+	library_over(library_take(&library), true);
+	CHECK(!module_any(dev1) && !library_any(dev1));
 }
 
 static void what_is_untold_ends_once(void)
@@ -200,6 +237,7 @@ int main(void)
 		fresh_test(they_end_with_what_they_are_of),
 		fresh_test(a_library_has_its_code_later),
 		fresh_test(what_was_refused_is_there),
+		fresh_test(what_is_not_unloaded),
 		fresh_test(what_is_untold_ends_once),
 		fresh_test(what_is_anothers_by_now_stays),
 		fresh_test(what_is_untold_of_an_owner_that_stays),

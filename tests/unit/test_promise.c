@@ -91,6 +91,37 @@ static void kept(void)
 	CHECK(promise_is_wanted(&ctx));
 }
 
+/* The driver says of each whether it has come. */
+static void one_by_one(void)
+{
+	struct promise p = { .number = 0 };
+	uint64_t first;
+	char going;
+
+	promise_init();
+	CHECK(!promise_next(dev0, 0, &p));
+	promise_make(&ctx, dev0, &module, 66 * MIB);
+	promise_make(&other_ctx, dev0, &module, 10 * MIB);
+	CHECK(!promise_next(dev1, 0, &p));
+	CHECK(promise_next(dev0, 0, &p) && p.ctx == &ctx);
+	first = p.number;
+	CHECK(promise_next(dev0, first, &p) && p.ctx == &other_ctx);
+	CHECK(!promise_next(dev0, p.number, &p));
+	/* Nobody is to ask in one that may end. */
+	promise_rename(&ctx, &going);
+	CHECK(promise_next(dev0, 0, &p) && p.ctx == &other_ctx);
+	promise_rename(&going, &ctx);
+	CHECK(promise_next(dev0, 0, &p) && p.ctx == &ctx && p.number == first);
+	promise_come(p.number);
+	CHECK_EQ(promise_bytes(dev0), 10 * MIB);
+	CHECK(!promise_is_wanted(&ctx));
+	promise_end_context(&ctx);
+	/* Another context of that handle awaits its own. */
+	promise_make(&ctx, dev0, &library, 66 * MIB);
+	promise_come(first);
+	CHECK_EQ(promise_bytes(dev0), 76 * MIB);
+}
+
 static void of_another_size(void)
 {
 	promise_init();
@@ -169,6 +200,7 @@ int main(void)
 		fresh_test(awaited_for_its_owners),
 		fresh_test(until_it_has_come),
 		fresh_test(of_another_size),
+		fresh_test(one_by_one),
 		fresh_test(beside_something_else),
 		fresh_test(kept),
 		fresh_test(gone_since),

@@ -13,7 +13,7 @@
  * and from then on such a part of what they say. On an H200 it is 3 ppm for as long as one looks; a
  * microsecond in a round of 8 ms would be 125.
  */
-#define RATE_SPAN_LEAST_NS 8e6
+#define RATE_SPAN_LEAST_NS 16e6
 #define RATE_SPAN_MOST_NS 512e6
 #define RATE_GAIN 0.25
 /* No drift: the clock is another. */
@@ -51,11 +51,6 @@ static double clip(double value, double most)
 	return value > most ? most : value < -most ? -most : value;
 }
 
-static double most(double a, double b)
-{
-	return a > b ? a : b;
-}
-
 /* The mean is not earlier than the earliest, while those are still being found. */
 static double clip_above(double value)
 {
@@ -76,19 +71,15 @@ static void rate_from(struct clockmap *map, int64_t gpu_ns, double offset_ns)
 	map->rated_offset_ns = offset_ns;
 }
 
-/*
- * A probe that was early had this offset. The first is that of a round: where a context's first probe
- * ran in its call nobody knows.
- */
+/* A probe that was early had this offset. */
 static void learn_rate(struct clockmap *map, int64_t gpu_ns, double offset_ns)
 {
 	double span_ns = (double)(gpu_ns - map->rated_gpu_ns), rate;
 	double error_ns = offset_ns - offset_at(map, gpu_ns);
 	bool is_most = map->rate_span_ns >= RATE_SPAN_MOST_NS;
 
-	if (map->rate_span_ns == 0 || error_ns > JUMP_NS || error_ns < -JUMP_NS) {
+	if (error_ns > JUMP_NS || error_ns < -JUMP_NS) {
 		rate_from(map, gpu_ns, offset_ns);
-		map->rate_span_ns = most(map->rate_span_ns, RATE_SPAN_LEAST_NS);
 		return;
 	}
 	if (span_ns < map->rate_span_ns)
@@ -132,6 +123,11 @@ void clockmap_probe(struct clockmap *map, int64_t gpu_ns, int64_t begin_ns, int6
 		/* As early as can be: what is later is believed at once, what is earlier is not. */
 		begin(map, gpu_ns, (double)(begin_ns - gpu_ns));
 		return;
+	}
+	/* From the second one on: where a context's first ran in its call nobody knows. */
+	if (map->rate_span_ns == 0) {
+		rate_from(map, gpu_ns, seen_ns);
+		map->rate_span_ns = RATE_SPAN_LEAST_NS;
 	}
 	error_ns = seen_ns - offset_at(map, gpu_ns);
 	if (error_ns > EARLY_NS) {

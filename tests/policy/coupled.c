@@ -257,7 +257,7 @@ int main(void)
 		{ "a kernel and one in common", 0.65, 1, 100000, 300000, 1, { 30, 30 }, 0, false },
 		{ "the same, a wait after 8", 0.65, 1, 100000, 300000, 8, { 30, 30 }, 0, false },
 		{ "twenty and one", 0.95, 20, 100000, 500000, 1, { 30, 60 }, 0, false },
-		{ "twenty and one", 0.65, 20, 100000, 500000, 1, { 10, 10 }, 0, false },
+		{ "twenty and one", 0.6, 20, 100000, 500000, 1, { 10, 10 }, 0, false },
 		{ "short ones", 0.25, 1, 20000, 30000, 4, { 5, 5 }, 0, false },
 		{ "long ones, one away for 2 s",
 		  0.9,

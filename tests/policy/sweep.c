@@ -66,7 +66,7 @@ struct named {
 static void sweep_metering(void)
 {
 	static const struct named programs[] = {
-		{ "2 us every 3.5 us", { PROGRAM(1, 1, 1, 64, TENANT_FIXED, 2000, 3500) }, 1.25 },
+		{ "2 us every 3.5 us", { PROGRAM(1, 1, 1, 64, TENANT_FIXED, 2000, 3500) }, 1.5 },
 		{ "2 us every 5 us", { PROGRAM(1, 1, 1, 64, TENANT_FIXED, 2000, 5000) }, 0.5 },
 		{ "5 us, sync each", { PROGRAM(1, 1, 1, 1, TENANT_FIXED, 5000, 3500) }, 0 },
 		{ "20 us, sync each", { PROGRAM(1, 1, 1, 1, TENANT_FIXED, 20000, 3500) }, 0 },

@@ -146,3 +146,20 @@ void hash_each(struct hash *h, void (*visit)(struct hash_link *link, void *arg),
 		}
 	}
 }
+
+void hash_take(struct hash *hash, struct hash_link *link, struct hash_link **inout_taken)
+{
+	hash_remove(hash, link);
+	link->next = *inout_taken;
+	*inout_taken = link;
+}
+
+void hash_each_taken(struct hash_link *taken, void (*visit)(struct hash_link *link))
+{
+	while (taken) {
+		struct hash_link *link = taken;
+
+		taken = link->next;
+		visit(link);
+	}
+}

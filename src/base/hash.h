@@ -35,6 +35,12 @@ struct hash_link *hash_find(const struct hash *hash, uint64_t key);
 /* Takes a link out that is in. */
 void hash_remove(struct hash *hash, struct hash_link *link);
 
+/* Likewise, to the front of the caller's chain of what was taken out; NULL is an empty one. */
+void hash_take(struct hash *hash, struct hash_link *link, struct hash_link **inout_taken);
+
+/* Calls `visit` for each of such a chain, which may free it or put it in again. */
+void hash_each_taken(struct hash_link *taken, void (*visit)(struct hash_link *link));
+
 /*
  * Calls `visit` for each link, which may take that one out, but none other. The order is that of
  * the buckets.

@@ -45,6 +45,18 @@ bool context_detach(const void *ctx, struct context **out_context);
 /* Now, in entered contexts; see context_take(). */
 uint64_t context_mark(void);
 
+/* One that has ended. */
+struct context_gone {
+	const void *ctx;
+	uint64_t mark; /* context_mark() before that */
+};
+
+/* What came to a context of this handle when context_mark() said `mark` went with that one. */
+static inline bool context_is_gone(const struct context_gone *gone, const void *ctx, uint64_t mark)
+{
+	return ctx == gone->ctx && mark <= gone->mark;
+}
+
 /* Takes a context that was entered before `mark` out: NULL when it is unknown. */
 struct context *context_take(const void *ctx, uint64_t mark);
 

@@ -372,16 +372,9 @@ static void end_of_owner(struct function *f, const void *owner)
 		end_one(f);
 }
 
-struct gone {
-	const void *ctx;
-	uint64_t mark;
-};
-
 static void end_of_context(struct function *f, const void *arg)
 {
-	const struct gone *gone = arg;
-
-	if (f->ctx == gone->ctx && f->mark <= gone->mark)
+	if (context_is_gone(arg, f->ctx, f->mark))
 		end_one(f);
 }
 
@@ -433,7 +426,7 @@ void function_end_owner(const void *owner)
 
 void function_end_context(const void *ctx, uint64_t mark)
 {
-	struct gone gone = { ctx, mark };
+	struct context_gone gone = { ctx, mark };
 
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)

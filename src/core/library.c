@@ -178,9 +178,7 @@ static void take_if_of(struct hash_link *link, void *arg)
 		return;
 	if (place->ctx)
 		atomic_fetch_sub(&state.s.used[place->dev.v], 1);
-	hash_remove(&state.s.places, link);
-	link->next = taking->taken;
-	taking->taken = link;
+	hash_take(&state.s.places, link, &taking->taken);
 }
 
 struct library_place *library_take(const void *library)
@@ -194,8 +192,9 @@ struct library_place *library_take(const void *library)
 }
 
 /* mutex held: with what came there meanwhile. */
-static void put_back(struct library_place *place)
+static void put_back(struct hash_link *link)
 {
+	struct library_place *place = (struct library_place *)link;
 	struct library_place *seen = find(place->library, place->ctx);
 
 	/* Another's with that key goes: it is asked for again. */
@@ -210,38 +209,29 @@ static void put_back(struct library_place *place)
 		atomic_fetch_add(&state.s.used[place->dev.v], 1);
 }
 
-void library_over(struct library_place *taken, bool is_gone)
+static void drop_taken(struct hash_link *link)
 {
-	struct hash_link *link = taken ? &taken->link : NULL, *next;
-
-	pthread_mutex_lock(&state.s.mutex);
-	for (; link; link = next) {
-		next = link->next;
-		if (is_gone)
-			free(link);
-		else
-			put_back((struct library_place *)link);
-	}
-	pthread_mutex_unlock(&state.s.mutex);
+	free(link);
 }
 
-struct gone {
-	const void *ctx;
-	uint64_t mark;
-};
+void library_over(struct library_place *taken, bool is_gone)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	hash_each_taken(taken ? &taken->link : NULL, is_gone ? drop_taken : put_back);
+	pthread_mutex_unlock(&state.s.mutex);
+}
 
 static void drop_if_in(struct hash_link *link, void *arg)
 {
 	struct library_place *place = (struct library_place *)link;
-	const struct gone *gone = arg;
 
-	if (place->ctx == gone->ctx && place->mark <= gone->mark)
+	if (context_is_gone(arg, place->ctx, place->mark))
 		drop(place);
 }
 
 void library_end_context(const void *ctx, uint64_t mark)
 {
-	struct gone gone = { ctx, mark };
+	struct context_gone gone = { ctx, mark };
 
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)

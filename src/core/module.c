@@ -107,9 +107,7 @@ static void drop(struct hash_link *link)
 static void take(struct hash_link *link, struct hash_link **taken)
 {
 	atomic_fetch_sub(&state.s.count[((struct module *)link)->facts.dev.v], 1);
-	hash_remove(&state.s.modules, link);
-	link->next = *taken;
-	*taken = link;
+	hash_take(&state.s.modules, link, taken);
 }
 
 struct module *module_take(const void *module)
@@ -150,8 +148,9 @@ struct module *module_take_library(const void *library)
 }
 
 /* mutex held: what was seen of it meanwhile is the same, and less. */
-static void put_back(struct module *m)
+static void put_back(struct hash_link *link)
 {
+	struct module *m = (struct module *)link;
 	struct hash_link *seen = hash_find(&state.s.modules, m->link.key);
 
 	if (seen)
@@ -160,38 +159,29 @@ static void put_back(struct module *m)
 	atomic_fetch_add(&state.s.count[m->facts.dev.v], 1);
 }
 
-void module_over(struct module *taken, bool is_gone)
+static void drop_taken(struct hash_link *link)
 {
-	struct hash_link *link = taken ? &taken->link : NULL, *next;
-
-	pthread_mutex_lock(&state.s.mutex);
-	for (; link; link = next) {
-		next = link->next;
-		if (is_gone)
-			free(link);
-		else
-			put_back((struct module *)link);
-	}
-	pthread_mutex_unlock(&state.s.mutex);
+	free(link);
 }
 
-struct gone {
-	const void *ctx;
-	uint64_t mark;
-};
+void module_over(struct module *taken, bool is_gone)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	hash_each_taken(taken ? &taken->link : NULL, is_gone ? drop_taken : put_back);
+	pthread_mutex_unlock(&state.s.mutex);
+}
 
 static void drop_if_in(struct hash_link *link, void *arg)
 {
 	const struct module *m = (const struct module *)link;
-	const struct gone *gone = arg;
 
-	if (m->facts.ctx == gone->ctx && m->mark <= gone->mark)
+	if (context_is_gone(arg, m->facts.ctx, m->mark))
 		drop(link);
 }
 
 void module_end_context(const void *ctx, uint64_t mark)
 {
-	struct gone gone = { ctx, mark };
+	struct context_gone gone = { ctx, mark };
 
 	pthread_mutex_lock(&state.s.mutex);
 	if (ctx)

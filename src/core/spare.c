@@ -62,12 +62,9 @@ bool spare_begin(const struct meter *meter, struct lane *lane, struct means_entr
 
 bool spare_may_pass(const struct meter *meter, const struct lane *lane)
 {
-	int64_t end_ns = __atomic_load_n(&lane->known_end_ns, __ATOMIC_RELAXED);
-
 	return !lane->spare.work && lane->spare.steady >= RUN &&
-	       lane->spare.waited != lane->launches && lane->last_ns - end_ns < SPARE_PASS_NS &&
-	       !__atomic_load_n(&meter->is_tight, __ATOMIC_RELAXED) &&
-	       !crowd_is_there(&meter->crowd, lane->last_ns);
+	       lane->spare.waited != lane->launches &&
+	       meter_wait_is_spare(meter, lane, INT64_MAX, lane->last_ns);
 }
 
 void spare_check(struct lane *lane, int64_t span_ns)

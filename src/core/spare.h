@@ -20,8 +20,6 @@
 
 /* A call that waited longer than this returned because the work ended. */
 #define SPARE_WAITED_NS (2 * NSEC_PER_USEC)
-/* An end that was measured no longer than that before the last launch is news enough. */
-#define SPARE_PASS_NS NSEC_PER_MSEC
 
 /*
  * The lane in which the thread's launches are measured, if it is of the context; of the event's
@@ -56,12 +54,12 @@ void spare_check(struct lane *lane, int64_t span_ns);
 static inline void spare_waited(struct lane *lane, int64_t begin_ns, int64_t now_ns)
 {
 	struct lane_spare *spare = &lane->spare;
-	uint32_t launches = lane->launches - spare->waited;
 
-	if (launches == 0)
+	if (spare->waited == lane->launches)
 		return;
-	spare->waited = lane->launches;
-	spare->run = launches == 1 && now_ns - begin_ns > SPARE_WAITED_NS ? spare->run + 1 : 0;
+	spare_pass(lane);
+	if (now_ns - begin_ns <= SPARE_WAITED_NS)
+		spare->run = 0;
 	if (__builtin_expect(spare->work != NULL, 0))
 		spare_check(lane, now_ns - lane->last_ns);
 }

@@ -77,6 +77,15 @@ static void begin_round(const struct ration_region *own)
 	state.s.is_under_way = true;
 }
 
+/* mutex held. */
+static void end_round_if_over(const struct ration_region *own)
+{
+	if (!state.s.is_under_way || !have_all_looked(own))
+		return;
+	state.s.round++;
+	state.s.is_under_way = false;
+}
+
 /* mutex held: what the dead owner of the slot waits for. */
 static struct dead *note(const struct ration_region *own, unsigned slot)
 {
@@ -98,18 +107,12 @@ static bool have_looked(const struct ration_region *own, unsigned slot)
 {
 	struct dead *d;
 
-	if (state.s.is_under_way && have_all_looked(own)) {
-		state.s.round++;
-		state.s.is_under_way = false;
-	}
+	end_round_if_over(own);
 	d = note(own, slot);
 	if (d->until > state.s.round && !state.s.is_under_way) {
 		begin_round(own);
 		/* Where nobody imports it is over at once. */
-		if (have_all_looked(own)) {
-			state.s.round++;
-			state.s.is_under_way = false;
-		}
+		end_round_if_over(own);
 	}
 	if (d->until > state.s.round)
 		return false;

@@ -59,6 +59,11 @@ static int map_file(int fd, struct region *r, struct region_error *err)
 	return 0;
 }
 
+static enum remains look_at_remains(const void *own, int64_t waited_ns)
+{
+	return remains_look(own, waited_ns);
+}
+
 /*
  * No byte of the region is locked and the creation lock is held: true when it is in use all the
  * same. Those are waited for who only have to go, with what they hold, since who uses it next has
@@ -66,14 +71,7 @@ static int map_file(int fd, struct region *r, struct region_error *err)
  */
 static bool is_used(const struct ration_region *own)
 {
-	int64_t start_ns = clock_now_ns(), waited_ns = 0;
-	enum remains left;
-
-	while ((left = remains_look(own, waited_ns)) != REMAINS_NOBODY && left != REMAINS_ALIVE) {
-		clock_sleep_ns(clock_nap_ns(waited_ns));
-		waited_ns = clock_now_ns() - start_ns;
-	}
-	return left == REMAINS_ALIVE;
+	return remains_await(look_at_remains, own);
 }
 
 static int in_use(const char *path, struct region_error *err)

@@ -40,3 +40,15 @@ enum remains remains_look(const struct ration_region *own, int64_t waited_ns)
 		return waited_ns < fading_ns(own) ? REMAINS_FADING : REMAINS_NOBODY;
 	return waited_ns < LEAVER_GONE_NS ? REMAINS_LEAVING : REMAINS_ALIVE;
 }
+
+bool remains_await(enum remains (*look)(const void *arg, int64_t waited_ns), const void *arg)
+{
+	int64_t start_ns = clock_now_ns(), waited_ns = 0;
+	enum remains left;
+
+	while ((left = look(arg, waited_ns)) != REMAINS_NOBODY && left != REMAINS_ALIVE) {
+		clock_sleep_ns(clock_nap_ns(waited_ns));
+		waited_ns = clock_now_ns() - start_ns;
+	}
+	return left == REMAINS_ALIVE;
+}

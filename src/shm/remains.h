@@ -6,6 +6,8 @@
 
 #include <ration/region.h>
 
+#include <stdbool.h>
+
 enum remains {
 	REMAINS_NOBODY,
 	/* He may be gone: nobody here can say it (OCCUPANT_FADING). Not for long any more. */
@@ -20,3 +22,9 @@ enum remains {
  * LEAVER_GONE_NS on it says only REMAINS_NOBODY or REMAINS_ALIVE.
  */
 enum remains remains_look(const struct ration_region *own, int64_t waited_ns);
+
+/*
+ * Asks `look` until somebody lives, which is true, or nobody is left: those are waited for who only
+ * have to go.
+ */
+bool remains_await(enum remains (*look)(const void *arg, int64_t waited_ns), const void *arg);

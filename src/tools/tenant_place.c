@@ -175,8 +175,9 @@ static int remove_file(const char *path, enum lives lives, int64_t waited_ns)
 }
 
 /* Removes the dead files of a place. Says who is left. */
-static enum remains sweep(const char *place, int64_t waited_ns)
+static enum remains sweep(const void *arg, int64_t waited_ns)
 {
+	const char *place = arg;
 	char path[PATH_MAX + NAME_MAX];
 	int most = (int)REMAINS_NOBODY;
 	DIR *d = opendir(place);
@@ -193,19 +194,6 @@ static enum remains sweep(const char *place, int64_t waited_ns)
 	if (d)
 		closedir(d);
 	return (enum remains)most;
-}
-
-/* As that; those are waited for who only have to go. True when somebody lives. */
-static bool sweep_all(const char *place)
-{
-	int64_t start_ns = clock_now_ns(), waited_ns = 0;
-	enum remains left;
-
-	while ((left = sweep(place, waited_ns)) != REMAINS_NOBODY && left != REMAINS_ALIVE) {
-		clock_sleep_ns(clock_nap_ns(waited_ns));
-		waited_ns = clock_now_ns() - start_ns;
-	}
-	return left == REMAINS_ALIVE;
 }
 
 /* Makes the directory of a tenant, or takes over one of ours. */
@@ -270,7 +258,7 @@ int tenant_place_make(const char *dir, const char *name, char *out_path, size_t 
 	*out_turn = enter(place);
 	if (*out_turn < 0)
 		return *out_turn;
-	rc = sweep_all(place) ? -EBUSY : invent_file(place, out_path, path_bytes);
+	rc = remains_await(sweep, place) ? -EBUSY : invent_file(place, out_path, path_bytes);
 	return rc;
 }
 

@@ -114,6 +114,12 @@ void charge_keep(struct handle_freed freed);
 /* As those, of memory that had ended unseen before. */
 void charge_stale_handles(const uint64_t freed_bytes[RATION_DEVICES]);
 
+/*
+ * The program frees what is at this address: memory of a pool or an object, which is charged by
+ * others' books. What a descriptor holds of it (core/lent.h) is charged for itself.
+ */
+void charge_lent_end(uint64_t addr);
+
 /* Ends all allocations of `ctx` that were entered before `mark`; see track_mark(). */
 void charge_drop_context(const void *ctx, uint64_t mark);
 

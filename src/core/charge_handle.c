@@ -59,6 +59,13 @@ void charge_end_later(struct track_node *node, struct dev dev)
 	charge_over();
 }
 
+void charge_lent_end(uint64_t addr)
+{
+	lent_end(addr);
+	for (int d = 0; lent_is_fresh() && d < RATION_DEVICES; d++)
+		lent_claim((struct dev){ d }, 0);
+}
+
 void charge_drop_context(const void *ctx, uint64_t mark)
 {
 	uint64_t freed_bytes[RATION_DEVICES] = { 0 };

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "core/lent.h"
 #include "core/quota.h"
 #include "shm/heir.h"
 #include "shm/region.h"
@@ -35,6 +36,7 @@ void handed_init(struct region *region, unsigned slot)
 	process_wipe_on_fork(&state, sizeof(state));
 	state.s.own = region->own;
 	state.s.slot = slot;
+	lent_init(region, slot);
 }
 
 static bool has_region(void)
@@ -120,19 +122,26 @@ static bool have_all_looked(void)
 	return true;
 }
 
-uint64_t handed_keep(struct dev dev, uint64_t bytes)
+/* Of what ended and others may have: what stays charged until they have looked. */
+static uint64_t keep(struct dev dev, uint64_t bytes)
 {
-	uint64_t kept = take_noted(dev, bytes);
-
-	if (kept == 0 || !has_region())
-		return bytes;
+	if (bytes == 0 || !has_region())
+		return 0;
 	pthread_mutex_lock(&state.s.mutex);
 	if (see_importers())
-		atomic_fetch_add(&state.s.kept_bytes[dev.v], kept);
+		atomic_fetch_add(&state.s.kept_bytes[dev.v], bytes);
 	else
-		kept = 0;
+		bytes = 0;
 	pthread_mutex_unlock(&state.s.mutex);
-	return bytes - kept;
+	return bytes;
+}
+
+uint64_t handed_keep(struct dev dev, uint64_t bytes)
+{
+	uint64_t noted_bytes = take_noted(dev, bytes);
+	uint64_t lent_bytes = lent_claim(dev, noted_bytes);
+
+	return bytes - lent_bytes - keep(dev, noted_bytes - lent_bytes);
 }
 
 static bool is_any(struct dev dev)
@@ -155,8 +164,19 @@ static bool settle(struct dev dev)
 	return bytes > 0;
 }
 
+/* What no descriptor holds any more: those who made something of one have to look. */
+static bool settle_lent(struct dev dev)
+{
+	uint64_t bytes = lent_settle(dev);
+
+	quota_release(dev, QUOTA_DATA, bytes - keep(dev, bytes));
+	return bytes > 0;
+}
+
 void handed_settle(struct dev dev)
 {
+	if (lent_any(dev))
+		settle_lent(dev);
 	if (is_any(dev))
 		settle(dev);
 }
@@ -165,6 +185,9 @@ bool handed_await(struct dev dev)
 {
 	int64_t start_ns = clock_now_ns(), waited_ns = 0;
 
+	/* How long somebody has a descriptor nobody can say. */
+	if (lent_any(dev) && settle_lent(dev) && !is_any(dev))
+		return true;
 	while (is_any(dev) && waited_ns < WAIT_NS) {
 		if (settle(dev))
 			return true;

@@ -36,13 +36,13 @@ void handed_hold(void);
 void handed_note(struct dev dev, uint64_t bytes);
 
 /*
- * `bytes` of QUOTA_DATA ended on the device: keeps the charge of what was noted of them. Returns
- * what is left for the caller to take off.
+ * `bytes` of QUOTA_DATA ended on the device: keeps the charge of what was noted of them, and of
+ * what a descriptor holds (core/lent.h). Returns what is left for the caller to take off.
  */
 uint64_t handed_keep(struct dev dev, uint64_t bytes);
 
-/* Releases what was kept, when all have looked. */
+/* Releases what was kept, when all have looked, and what no descriptor holds any more. */
 void handed_settle(struct dev dev);
 
-/* As that, and waits for it, two seconds at most. True when some was released. */
+/* As that, and waits for who has to look, two seconds at most. True when some was released. */
 bool handed_await(struct dev dev);

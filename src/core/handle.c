@@ -155,8 +155,10 @@ static struct handle_freed leave(struct handle_node *node)
 	freed.dev = memory->dev;
 	if (--memory->uses == 0) {
 		freed.bytes = memory->bytes;
-		if (memory->is_exported)
+		if (memory->is_exported) {
 			handed_note(memory->dev, memory->bytes);
+			lent_end((uint64_t)(uintptr_t)memory);
+		}
 		if (memory->is_listed)
 			RB_REMOVE(memory_tree, &state.s.memories, memory);
 		if (memory->is_import) {
@@ -315,15 +317,21 @@ bool handle_take_ended_import(struct dev dev)
 	       atomic_exchange(&state.s.has_ended_import[dev.v], false);
 }
 
-void handle_note_export(uint64_t handle)
+bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, struct lent *out)
 {
 	struct memory *memory;
+	bool is_ours;
 
 	pthread_mutex_lock(&state.s.mutex);
-	memory = find_memory(handle);
-	if (memory)
+	memory = node->memory;
+	is_ours = memory && memory->is_known && !memory->is_import && !memory->is_host;
+	if (is_ours) {
 		memory->is_exported = true;
+		lent_enter(loan, (uint64_t)(uintptr_t)memory, memory->dev, memory->bytes, number,
+			   out);
+	}
 	pthread_mutex_unlock(&state.s.mutex);
+	return is_ours;
 }
 
 void handle_use(struct handle_node *node, uint64_t handle)
@@ -343,6 +351,23 @@ void handle_use_mapped(struct handle_node *node, uint64_t addr)
 	if (mapping && addr - mapping->key < mapping->bytes)
 		share(node, mapping->memory);
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes)
+{
+	struct handle_node want = { .key = addr }, *mapping;
+	uint64_t end = 0;
+
+	pthread_mutex_lock(&state.s.mutex);
+	mapping = mapping_below(addr);
+	if (!mapping || addr - mapping->key >= mapping->bytes)
+		mapping = RB_NFIND(key_tree, &state.s.mappings, &want);
+	if (mapping && (mapping->key < addr || mapping->key - addr < bytes)) {
+		share(node, mapping->memory);
+		end = mapping->key + mapping->bytes;
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return end;
 }
 
 struct handle_freed handle_unuse(struct handle_node *node)

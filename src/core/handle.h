@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "core/device.h"
+#include "core/lent.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,9 +43,6 @@ void handle_enter(struct handle_node *node, uint64_t handle, struct dev dev, uin
  */
 void handle_import(struct handle_node *node, uint64_t handle, struct dev dev);
 
-/* What the handle stands for is about to be exported (core/handed.h). */
-void handle_note_export(uint64_t handle);
-
 /* True while memory of the device that was entered so is held. */
 bool handle_has_imports(struct dev dev);
 
@@ -74,6 +71,18 @@ bool handle_has_host(void);
  */
 void handle_use(struct handle_node *node, uint64_t handle);
 void handle_use_mapped(struct handle_node *node, uint64_t addr);
+
+/*
+ * Likewise, of the first mapping that has a byte in [addr, addr + bytes). Returns where that ends,
+ * 0 where there is none.
+ */
+uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes);
+
+/*
+ * A descriptor was made of the memory that is used (core/lent.h): takes the loan over. `number` as
+ * lent_enter(). False, and it stays the caller's, for what was made elsewhere.
+ */
+bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, struct lent *out);
 
 /*
  * The driver mapped it at [addr, addr + bytes). Adds what is no longer held to freed_bytes[dev]: a

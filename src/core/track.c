@@ -1,5 +1,6 @@
 #include "core/track.h"
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/process.h"
 #include "core/blocks.h"
@@ -180,8 +181,10 @@ static struct track_gone drop(struct track_node *node)
 
 	if (has_blocks(&node->t))
 		gone = put_blocks(&node->t);
-	if (node->t.is_exported)
+	if (node->t.is_exported) {
 		handed_note(node->t.dev, gone.bytes);
+		lent_end(node->t.addr);
+	}
 	*count_of(&node->t) -= (int64_t)gone.bytes;
 	state.s.weightless_count[d] -= is_weightless(&node->t);
 	atomic_fetch_sub(&state.s.small_count[d], node->t.is_small);
@@ -334,6 +337,29 @@ void track_note_export(uint64_t addr)
 	if (node)
 		node->t.is_exported = true;
 	pthread_mutex_unlock(&state.s.mutex);
+}
+
+/* Of the card's memory, all blocks that it touches: that is what the driver lends. */
+static uint64_t whole_bytes(const struct track *t)
+{
+	if (!has_blocks(t))
+		return t->bytes;
+	return bytes_round_up(t->addr + t->bytes, TRACK_BLOCK_BYTES) -
+	       t->addr / TRACK_BLOCK_BYTES * TRACK_BLOCK_BYTES;
+}
+
+bool track_lend(uint64_t addr, struct loan *loan, struct lent *out)
+{
+	struct track_node *node;
+
+	pthread_mutex_lock(&state.s.mutex);
+	node = find_node(addr);
+	if (node) {
+		node->t.is_exported = true;
+		lent_enter(loan, addr, node->t.dev, whole_bytes(&node->t), 0, out);
+	}
+	pthread_mutex_unlock(&state.s.mutex);
+	return node;
 }
 
 uint64_t track_address(const struct track_node *node)

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "core/device.h"
+#include "core/lent.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,6 +80,12 @@ struct track_gone track_end(struct track_node *node);
 
 /* The allocation at exactly `addr` is about to be exported (core/handed.h). */
 void track_note_export(uint64_t addr);
+
+/*
+ * A descriptor was made of the allocation at exactly `addr` (core/lent.h): takes the loan over.
+ * False, and it stays the caller's, where there is none.
+ */
+bool track_lend(uint64_t addr, struct loan *loan, struct lent *out);
 
 /* Now, in entered allocations: those entered later are not dropped by track_drop_context(). */
 uint64_t track_mark(void);

@@ -18,17 +18,6 @@ GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMem
 GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
 GATED(cuMemPoolImportPointer, CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *)
 
-CUresult hook_cuMemPoolExportToShareableHandle(void *out_handle, CUmemoryPool pool,
-					       CUmemAllocationHandleType type,
-					       unsigned long long flags)
-{
-	if (!ENTER_HAS(cuMemPoolExportToShareableHandle))
-		return enter_missing();
-	if (init_is_member())
-		handed_export();
-	return GATE_CALL(real.cuMemPoolExportToShareableHandle(out_handle, pool, type, flags));
-}
-
 CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *out_pool, void *handle,
 						 CUmemAllocationHandleType type,
 						 unsigned long long flags)
@@ -65,32 +54,6 @@ GATED(cuLibraryGetManaged, CUdeviceptr *, size_t *, CUlibrary, const char *)
 GATED(cuLibraryGetUnifiedFunction, void **, CUlibrary, const char *)
 GATED(cuModuleGetGlobal, CUdeviceptr_v1 *, unsigned int *, CUmodule, const char *)
 GATED(cuModuleGetGlobal_v2, CUdeviceptr *, size_t *, CUmodule, const char *)
-
-/*
- * What leaves the process by an address. Memory of an object that others reach stays where it is;
- * what only a handle of its own could give is refused as the driver refuses it.
- */
-static CUdeviceptr pinned(CUdeviceptr addr, size_t bytes)
-{
-	struct object_info o;
-
-	if (!movable_has(addr))
-		return addr;
-	if (!object_find(addr, &o) || bytes > o.addr + o.bytes - addr ||
-	    object_pin(o.addr, o.id) < 0)
-		return MOVABLE_NOWHERE;
-	return addr;
-}
-
-CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, size_t bytes,
-					    CUmemRangeHandleType type, unsigned long long flags)
-{
-	if (!ENTER_HAS(cuMemGetHandleForAddressRange))
-		return enter_missing();
-	/* Outside the gate: it may take a move. */
-	addr = pinned(addr, bytes);
-	return GATE_CALL(real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
-}
 
 /* As GATED(), of a call that binds memory: what it binds may outlive its handle (core/bound.h). */
 #define BINDS(sym, ...)                                              \

@@ -276,9 +276,13 @@ CUresult hook_cuMemFree_v2(CUdeviceptr addr)
 
 	if (!ENTER_HAS(cuMemFree_v2))
 		return enter_missing();
-	if (movable_has(addr) && movable_free(addr, &res) == MOVABLE_DONE)
+	if (movable_has(addr) && movable_free(addr, &res) == MOVABLE_DONE) {
+		charge_lent_end(addr);
 		return res;
+	}
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	if (!node)
+		charge_lent_end(addr);
 	piece = node ? NULL : piece_take(addr);
 	res = GATE_CALL(real.cuMemFree_v2(addr));
 	piece_over(piece, res == CUDA_SUCCESS);

@@ -364,10 +364,14 @@ static CUresult free_async(free_fn *call, CUdeviceptr addr, CUstream stream, CUs
 	if (movable_has(addr) && !is_capturing(named)) {
 		if (is_wrong(named, &res))
 			return res;
-		if (object_free(addr) == 0)
+		if (object_free(addr) == 0) {
+			charge_lent_end(addr);
 			return CUDA_SUCCESS;
+		}
 	}
 	node = init_is_member() ? charge_take(addr, &dev) : NULL;
+	if (!node)
+		charge_lent_end(addr);
 	is_hole = !node && hole_any();
 	piece = !node && piece_any() && !is_capturing(named) ? piece_take(addr) : NULL;
 	if (is_hole)

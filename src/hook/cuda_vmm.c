@@ -205,18 +205,6 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out_hand
 	return res;
 }
 
-CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
-					   CUmemAllocationHandleType type, unsigned long long flags)
-{
-	if (!ENTER_HAS(cuMemExportToShareableHandle))
-		return enter_missing();
-	if (init_is_member()) {
-		handed_export();
-		handle_note_export(handle);
-	}
-	return GATE_CALL(real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
-}
-
 /*
  * Memory of another process, or of this one by another handle: no call tells which. The driver's
  * figure does: what it grew by counts as overhead, so memory that this process was charged for, or

@@ -65,6 +65,8 @@ static void look(void)
 	quota_hold_slot();
 	handed_hold();
 	quota_tidy(clock_now_ns());
+	for (int d = 0; d < RATION_DEVICES; d++)
+		handed_settle((struct dev){ d });
 	if (!watch_is_due(&worker.s.watch, gate_passes()) && !handed_has_imported())
 		return;
 	for (int o = 0; o < device_ordinals(); o++) {

@@ -1,9 +1,13 @@
 #include "shm/heir.h"
 
+#include "base/bytes.h"
 #include "base/process.h"
+#include "shm/exported.h"
 #include "shm/residency.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* One look may have been under way; the one after it has seen what was left. */
 enum { LOOKS = 2 };
@@ -28,6 +32,11 @@ PROCESS_STATE(heir_state, state);
 static uint64_t *word_of(struct ration_region *own, unsigned slot)
 {
 	return &own->exporters[slot / 64];
+}
+
+static bool has_exported(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->exporters[slot / 64], __ATOMIC_SEQ_CST) >> slot % 64 & 1;
 }
 
 static uint64_t bit_of(unsigned slot)
@@ -126,7 +135,7 @@ bool heir_have_looked(struct ration_region *own, unsigned slot)
 
 	/* The dead hold nothing of others'; two that had each other's would wait for ever. */
 	__atomic_store_n(&own->residency[slot].import_looks, 0, __ATOMIC_SEQ_CST);
-	if (!(__atomic_load_n(word_of(own, slot), __ATOMIC_SEQ_CST) & bit_of(slot)))
+	if (!has_exported(own, slot))
 		return true;
 	/* Before the lock: a child forked while it is held must find it free. */
 	process_wipe_on_fork(&state, sizeof(state));
@@ -134,4 +143,19 @@ bool heir_have_looked(struct ration_region *own, unsigned slot)
 	is_over = have_looked(own, slot);
 	pthread_mutex_unlock(&state.s.mutex);
 	return is_over;
+}
+
+bool heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES])
+{
+	struct exported *all;
+	unsigned count;
+
+	memset(out_bytes, 0, RATION_DEVICES * sizeof(*out_bytes));
+	if (!has_exported(own, slot) ||
+	    exported_read(exported_owner(&own->slots[slot], slot), &all, &count) < 0)
+		return false;
+	for (unsigned i = 0; i < count; i++)
+		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
+	free(all);
+	return count > 0;
 }

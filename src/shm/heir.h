@@ -17,6 +17,12 @@ void heir_note_export(struct ration_region *own, unsigned slot);
 void heir_clear(struct ration_region *own, unsigned slot);
 
 /*
+ * The dead owner's memory that descriptors still hold (shm/exported.h), whoever has them: true
+ * where there is any, with the bytes of each device.
+ */
+bool heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES]);
+
+/*
  * The owner of the slot is dead, and all that it had alone has gone: true when nobody has to look
  * any more. The caller has the right to reap the slot, and asks again.
  */

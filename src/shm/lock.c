@@ -51,6 +51,13 @@ int lock_try(int fd, int64_t at, int64_t bytes)
 	return lock_op(fd, F_OFD_SETLK, F_WRLCK, at, bytes, &f);
 }
 
+int lock_share(int fd, int64_t at, int64_t bytes)
+{
+	struct flock f;
+
+	return lock_op(fd, F_OFD_SETLK, F_RDLCK, at, bytes, &f);
+}
+
 /* Never past the time that is left. */
 static void nap(int64_t nap_ns, int64_t left_ns)
 {

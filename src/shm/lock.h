@@ -10,6 +10,9 @@
 /* Takes a write lock on [at, at + bytes) or says -EAGAIN at once. 0 or -errno. */
 int lock_try(int fd, int64_t at, int64_t bytes);
 
+/* As that, a read lock: others may have one too. */
+int lock_share(int fd, int64_t at, int64_t bytes);
+
 /*
  * As lock_try(), again and again, the last time when `wait_ns` have passed: then -ETIMEDOUT. Who
  * has just given this very lock up naps first, for 2 ms at most, so that those who wait see it

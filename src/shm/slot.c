@@ -1,5 +1,6 @@
 #include "shm/slot.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/sys.h"
@@ -92,20 +93,28 @@ keep_fd:
 	return 0;
 }
 
-/* Takes all that slot `index` holds off the accounts. The caller has its RATION_LOCK_REAP. */
-static void give_back(struct region *r, unsigned index)
+/* Takes all that slot `index` holds off the accounts but so much of each device. */
+static void give_back_but(struct region *r, unsigned index, const uint64_t *keep_bytes)
 {
 	struct account_holder h;
 
 	for (int d = 0; d < region_device_count(r->own); d++) {
 		account_settle(&h, r->own, index, d);
-		account_sub(&h, h.bytes);
-		__atomic_store_n(&r->own->slots[index].used_bytes[d], 0, __ATOMIC_RELAXED);
+		account_sub(&h, bytes_beyond(h.bytes, keep_bytes[d]));
+		__atomic_store_n(&r->own->slots[index].used_bytes[d], h.bytes, __ATOMIC_RELAXED);
 		pace_slot_clear(&r->own->pace[d], index);
 	}
 	doubted_clear(r->own, index);
 	kept_clear(r->own, index);
 	residency_clear(r->own, index);
+}
+
+/* All of it. The caller has its RATION_LOCK_REAP. */
+static void give_back(struct region *r, unsigned index)
+{
+	static const uint64_t nothing[RATION_DEVICES];
+
+	give_back_but(r, index, nothing);
 	heir_clear(r->own, index);
 }
 
@@ -128,6 +137,46 @@ static void clear_hami(struct hami_slot *s)
 		__atomic_store_n(&s->util[d].sm_pct, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&s->seqlock, 0, __ATOMIC_RELEASE);
+}
+
+/*
+ * What is left of a dead owner's shows as data of his. It is looked for again and again: monitors
+ * see no zeros between.
+ */
+static void show_rest(struct region *r, unsigned index)
+{
+	struct hami_slot *s = &r->hami->procs[index];
+
+	for (int d = 0; d < HAMI_DEVICES; d++) {
+		uint64_t bytes = __atomic_load_n(&r->own->slots[index].used_bytes[d],
+						 __ATOMIC_RELAXED);
+
+		__atomic_store_n(&s->used[d].context_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].module_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].data_bytes, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->used[d].total_bytes, bytes, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->used[d].data_bytes, bytes, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->util[d].sm_pct, 0, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&s->pid, (int32_t)r->own->slots[index].pid, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->status, HAMI_RUNNING, __ATOMIC_RELEASE);
+}
+
+/*
+ * True when nobody has the slot any more, nor anything of it. The caller has the right to reap it.
+ * What only descriptors hold stays in it, alone.
+ */
+static bool is_over(struct region *r, unsigned index, enum occupant_byte byte)
+{
+	uint64_t keep_bytes[RATION_DEVICES];
+
+	if (!leaver_is_gone(r->own, index, byte))
+		return false;
+	if (!heir_keeps(r->own, index, keep_bytes))
+		return true;
+	give_back_but(r, index, keep_bytes);
+	show_rest(r, index);
+	return false;
 }
 
 /* Makes proc_num cover slot `index`; a value that monitors would fall over covers all of them. */
@@ -159,11 +208,15 @@ bool slot_is_had(const struct ration_slot *s, bool is_held)
 enum occupant_life slot_look_free(const struct ration_region *own)
 {
 	enum occupant_life most = OCCUPANT_DEAD, life;
+	uint64_t keep_bytes[RATION_DEVICES];
 
 	for (int i = 0; i < HAMI_SLOTS && most != OCCUPANT_ALIVE; i++) {
 		if (!__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
 			continue;
 		life = occupant_look(&own->slots[i], OCCUPANT_BYTE_FREE);
+		/* Who starts anew would have what the card has not. */
+		if (life >= OCCUPANT_FADING && heir_keeps(own, (unsigned)i, keep_bytes))
+			life = OCCUPANT_ALIVE;
 		most = life < most ? life : most;
 	}
 	return most;
@@ -192,7 +245,7 @@ static int try_byte(struct region *r, int fd, int i, bool *out_leaves)
 	if (rc < 0)
 		return rc;
 	rc = lock_try(fd, RATION_LOCK_SLOT + i, 1);
-	if (rc == 0 && !leaver_is_gone(r->own, (unsigned)i, OCCUPANT_BYTE_FREE)) {
+	if (rc == 0 && !is_over(r, (unsigned)i, OCCUPANT_BYTE_FREE)) {
 		lock_drop(fd, RATION_LOCK_SLOT + i, 1);
 		*out_leaves = true;
 		rc = -EAGAIN;
@@ -307,7 +360,7 @@ static int claim_again(struct region *r, struct slot *slot)
 		return r->own->slots[slot->index].pid ? -ESTALE : -EAGAIN;
 	}
 	/* Another had it meanwhile, who goes. */
-	if (!is_ours && !leaver_is_gone(r->own, slot->index, OCCUPANT_BYTE_FREE)) {
+	if (!is_ours && !is_over(r, slot->index, OCCUPANT_BYTE_FREE)) {
 		close(fd);
 		return -EAGAIN;
 	}
@@ -370,7 +423,7 @@ static bool reap_locked(struct region *r, int fd, unsigned i)
 	/*
 	 * A child of the owner may have the byte; where it is free a living owner may have lost it.
 	 */
-	bool is_gone = leaver_is_gone(r->own, i, is_free ? OCCUPANT_BYTE_FREE : OCCUPANT_BYTE_HELD);
+	bool is_gone = is_over(r, i, is_free ? OCCUPANT_BYTE_FREE : OCCUPANT_BYTE_HELD);
 
 	if (is_gone) {
 		give_back(r, i);

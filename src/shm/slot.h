@@ -58,6 +58,7 @@ bool slot_is_had(const struct ration_slot *slot, bool is_held);
 /*
  * Of the slots, none of whose bytes is locked, the owner who lives most (the first of enum
  * occupant_life). Such a region may be in use: a program may close the descriptor that held a byte.
+ * Who is dead lives as long as descriptors hold his memory (shm/exported.h).
  */
 enum occupant_life slot_look_free(const struct ration_region *own);
 

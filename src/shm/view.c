@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/sys.h"
 #include "shm/busy_ring.h"
+#include "shm/heir.h"
 #include "shm/lock.h"
 #include "shm/region.h"
 #include "shm/residency.h"
@@ -310,6 +311,17 @@ static int is_held(const struct snapshot *snap)
 	return lock_held(snap->fd, keeper, RATION_LOCK_KEEPER + 1 - keeper, NULL);
 }
 
+/* What descriptors hold of a dead process's. */
+static void read_rest(const struct ration_region *own, unsigned index, struct view *view)
+{
+	uint64_t keep_bytes[RATION_DEVICES];
+
+	if (!heir_keeps(own, index, keep_bytes))
+		return;
+	for (int d = 0; d < view->device_count; d++)
+		view->devices[d].used_bytes = bytes_sum(view->devices[d].used_bytes, keep_bytes[d]);
+}
+
 static int read_processes(const struct snapshot *snap, struct view *view)
 {
 	unsigned bound = region_slot_bound(snap->hami);
@@ -325,6 +337,8 @@ static int read_processes(const struct snapshot *snap, struct view *view)
 			return alive;
 		if (alive)
 			read_process(snap, i, view);
+		else if (snap->own)
+			read_rest(snap->own, i, view);
 	}
 	return 0;
 }

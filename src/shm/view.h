@@ -19,7 +19,7 @@ struct view_device {
 	char uuid[HAMI_UUID_BYTES];
 	uint64_t limit_bytes;    /* in force; 0 = none */
 	uint64_t physical_bytes; /* of the card; 0 = not known */
-	uint64_t used_bytes;     /* by the living processes */
+	uint64_t used_bytes;     /* by the living, and what descriptors hold of the dead's */
 	uint64_t room_bytes;     /* of card and host memory; UINT64_MAX: of the card alone */
 	unsigned sm_limit_pct;   /* in force, of GPU time, 1..99; 0 = none */
 	bool is_metered;         /* its time is measured; else the next says nothing */

@@ -5,8 +5,11 @@
 #include "shm/heir.h"
 
 #include "shm/account.h"
+#include "shm/exported.h"
 #include "shm/residency.h"
 #include "tenant.h"
+
+#include <sys/mman.h>
 
 static char path[512];
 
@@ -18,7 +21,11 @@ static int make(void **state)
 	return 0;
 }
 
-enum { EXPORTS = 1, IMPORTS = 2, BYTES = 500 };
+enum { EXPORTS = 1, IMPORTS = 2, GIVES = 4, BYTES = 500 };
+#define MIB (UINT64_C(1) << 20)
+
+/* What those who give a descriptor give away: the test has it too. */
+static int given = -1;
 
 /* Looks at each word until it is killed. */
 static void body(void *arg)
@@ -32,8 +39,15 @@ static void body(void *arg)
 	account_settle(&h, r.own, slot.index, 0);
 	CHECK(account_add(&h, BYTES, 0) == 0);
 	r.own->slots[slot.index].used_bytes[0] = h.bytes;
-	if (what & EXPORTS)
+	if (what & (EXPORTS | GIVES))
 		heir_note_export(r.own, slot.index);
+	if (what & GIVES) {
+		const struct exported memory = { .memory = 1, .bytes = 2 * MIB };
+
+		CHECK(account_add(&h, 10 * MIB, 0) == 0);
+		CHECK(exported_mark(given, exported_owner(&r.own->slots[slot.index], slot.index),
+				    &memory) == 0);
+	}
 	if (what & IMPORTS)
 		residency_note_import(r.own, slot.index);
 	child_say('k');
@@ -158,6 +172,68 @@ static void test_its_slot_is_not_given_away(void **state)
 	region_close(&r);
 }
 
+static struct child begin_giver(void)
+{
+	given = memfd_create("exported", MFD_CLOEXEC);
+	assert_true(given >= 0);
+	return begin(GIVES);
+}
+
+/* It is what a descriptor holds of a dead process's that stays charged, and no more. */
+static void test_a_descriptor_outlives_its_maker(void **state)
+{
+	struct child keeper = begin(0), dead = begin_giver(), next;
+	uint64_t keep_bytes[RATION_DEVICES];
+	struct region r;
+
+	(void)state;
+	tenant_open(&r, path, NULL);
+	assert_int_equal(charged(&r), 2 * BYTES + 10 * MIB);
+	child_kill(&dead);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(slot_reap(&r, -1), 0);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	assert_int_equal(r.hami->procs[1].used[0].total_bytes, 2 * MIB);
+	assert_int_equal(r.hami->procs[1].status, HAMI_RUNNING);
+	assert_true(heir_keeps(r.own, 1, keep_bytes));
+	assert_int_equal(keep_bytes[0], 2 * MIB);
+	/* Its slot is nobody else's meanwhile. */
+	next = begin(0);
+	assert_int_equal(charged(&r), 2 * BYTES + 2 * MIB);
+	/* It has a copy too. */
+	close(given);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	child_kill(&next);
+	assert_int_equal(slot_reap(&r, -1), 2);
+	assert_int_equal(charged(&r), BYTES);
+	assert_int_equal(r.hami->procs[1].used[0].total_bytes, 0);
+	child_kill(&keeper);
+	region_close(&r);
+}
+
+/* Nobody of the tenant lives: who comes next begins with what is left, and not anew. */
+static void test_a_descriptor_outlives_them_all(void **state)
+{
+	struct child dead = begin_giver(), next;
+	struct region r;
+
+	(void)state;
+	child_kill(&dead);
+	next = begin(0);
+	tenant_open(&r, path, NULL);
+	slot_reap(&r, -1);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	child_kill(&next);
+	close(given);
+	region_close(&r);
+	next = begin(0);
+	tenant_open(&r, path, NULL);
+	slot_reap(&r, -1);
+	assert_int_equal(charged(&r), BYTES);
+	child_kill(&next);
+	region_close(&r);
+}
+
 #define heir_test(f) cmocka_unit_test_setup_teardown(f, make, scratch_remove)
 
 int main(void)
@@ -168,6 +244,8 @@ int main(void)
 		heir_test(test_the_dead_inherit_nothing),
 		heir_test(test_where_nobody_imports_it_goes_at_once),
 		heir_test(test_its_slot_is_not_given_away),
+		heir_test(test_a_descriptor_outlives_its_maker),
+		heir_test(test_a_descriptor_outlives_them_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,125 @@
+/* Descriptors of device memory: they hold it wherever they go (core/lent.h). */
+#include "base/bytes.h"
+#include "core/handed.h"
+#include "core/lending.h"
+#include "core/object_pin.h"
+#include "core/pool.h"
+#include "hook/gated.h"
+#include "hook/movable.h"
+
+#include <errno.h>
+
+CUresult hook_cuMemPoolExportToShareableHandle(void *out_handle, CUmemoryPool pool,
+					       CUmemAllocationHandleType type,
+					       unsigned long long flags)
+{
+	if (!ENTER_HAS(cuMemPoolExportToShareableHandle))
+		return enter_missing();
+	/* Its descriptor holds nothing when the pool has ended. */
+	if (init_is_member())
+		handed_export();
+	return GATE_CALL(real.cuMemPoolExportToShareableHandle(out_handle, pool, type, flags));
+}
+
+CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
+					   CUmemAllocationHandleType type, unsigned long long flags)
+{
+	struct lending lending = { 0 };
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (!ENTER_HAS(cuMemExportToShareableHandle))
+		return enter_missing();
+	if (!init_is_member() || !out_shareable)
+		return GATE_CALL(
+			real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
+	handed_export();
+	charge_begin();
+	if (lending_begin_handle(&lending, handle) == 0)
+		res = GATE_CALL(
+			real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
+	if (res == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		lending_given(&lending, *(int *)out_shareable);
+	lending_end(&lending);
+	charge_over();
+	return res;
+}
+
+/* An address that the driver refuses as it refuses what only a handle of its own could give. */
+static bool has_range(const struct object_info *o, CUdeviceptr addr, size_t bytes)
+{
+	return bytes <= o->addr + o->bytes - addr;
+}
+
+/* Memory of an object that others reach stays where it is. */
+static int begin_object(struct lending *lending, CUdeviceptr *inout_addr, size_t bytes)
+{
+	struct object_info o;
+
+	if (!object_find(*inout_addr, &o) || !has_range(&o, *inout_addr, bytes) ||
+	    object_pin(o.addr, o.id) < 0) {
+		*inout_addr = MOVABLE_NOWHERE;
+		return 0;
+	}
+	return lending_begin_address(lending, o.addr, o.dev,
+				     bytes_round_up(o.bytes, TRACK_BLOCK_BYTES));
+}
+
+/* The device of an address of the card's; false for other memory. */
+static bool device_of(CUdeviceptr addr, struct dev *out_dev)
+{
+	int ord;
+
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&ord, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr) ==
+		       CUDA_SUCCESS &&
+	       device_by_ordinal((struct cuda_ord){ ord }, out_dev);
+}
+
+/*
+ * What is mapped there, or the allocation. Of a pool's it is the whole steps that the pool grew by
+ * (docs/real-gpu.md).
+ */
+static int begin_range(struct lending *lending, CUdeviceptr addr, size_t bytes)
+{
+	size_t base_bytes = 0;
+	CUdeviceptr base;
+	struct dev dev;
+	int rc = lending_begin_range(lending, addr, bytes);
+
+	if (rc != -ENOENT)
+		return rc;
+	if (!real.cuMemGetAddressRange_v2 || !device_of(addr, &dev) ||
+	    real.cuMemGetAddressRange_v2(&base, &base_bytes, addr) != CUDA_SUCCESS)
+		return 0;
+	base_bytes = bytes_round_up(base + base_bytes, POOL_STEP_BYTES) -
+		     base / POOL_STEP_BYTES * POOL_STEP_BYTES;
+	return lending_begin_address(lending, base, dev, base_bytes);
+}
+
+CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, size_t bytes,
+					    CUmemRangeHandleType type, unsigned long long flags)
+{
+	struct lending lending = { 0 };
+	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
+	int rc;
+
+	if (!ENTER_HAS(cuMemGetHandleForAddressRange))
+		return enter_missing();
+	if (!init_is_member() || !out_handle)
+		return GATE_CALL(
+			real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
+	handed_export();
+	/* Before the gate and the change: it may take a move. */
+	rc = movable_has(addr) ? begin_object(&lending, &addr, bytes) : 0;
+	charge_begin();
+	if (rc == 0 && !lending.count && addr != MOVABLE_NOWHERE)
+		rc = begin_range(&lending, addr, bytes);
+	if (rc == 0)
+		res = GATE_CALL(
+			real.cuMemGetHandleForAddressRange(out_handle, addr, bytes, type, flags));
+	if (res == CUDA_SUCCESS && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+		lending_given(&lending, *(int *)out_handle);
+	lending_end(&lending);
+	charge_over();
+	return res;
+}

@@ -1,0 +1,284 @@
+/*
+ * Memory that descriptors hold when its own life has ended: charged until the last is closed. The
+ * files stand for the driver's.
+ */
+#include "core/handed.h"
+#include "core/lending.h"
+#include "core/lent.h"
+
+#include "core/charge.h"
+
+#include "member.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define MIB MIB_BYTES(1)
+
+static struct member member;
+
+static void start(void)
+{
+	static const struct gpu_ops ops;
+
+	member_join(&member, scratch_path("region"), "1g", RATION_FLAG_CONTEXT_FREE, 2);
+	handed_init(&member.region, member.slot.index);
+	track_init();
+	handle_init();
+	charge_init(&ops);
+}
+
+static int new_file(void)
+{
+	int fd = memfd_create("exported", MFD_CLOEXEC);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void create(uint64_t handle, uint64_t bytes)
+{
+	struct charge c;
+
+	CHECK_EQ(charge_reserve_handle(&c, dev0, bytes), 0);
+	charge_commit_handle(&c, handle);
+}
+
+static void release(uint64_t handle)
+{
+	charge_begin();
+	charge_freed_handle(handle_released(handle_release(handle)));
+	charge_over();
+}
+
+static void map(uint64_t handle, uint64_t addr, uint64_t bytes)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+	struct handle_node *node = handle_prepare();
+
+	handle_use(node, handle);
+	handle_map(node, addr, bytes, freed_bytes);
+}
+
+static void unmap(uint64_t addr, uint64_t bytes)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+
+	charge_begin();
+	handle_unmapped(handle_unmap(addr, bytes), freed_bytes);
+	charge_freed_handles(freed_bytes);
+	charge_over();
+}
+
+static void alloc(uint64_t addr, uint64_t bytes)
+{
+	struct charge c;
+
+	CHECK_EQ(charge_reserve_linear(&c, dev0, NULL, bytes), 0);
+	CHECK_EQ(charge_commit(&c, addr, bytes), 0);
+}
+
+static void free_at(uint64_t addr)
+{
+	struct dev dev;
+	struct track_node *node = charge_take(addr, &dev);
+
+	CHECK(node);
+	charge_end(node, dev);
+}
+
+static int export_handle(uint64_t handle)
+{
+	struct lending l = { 0 };
+	int fd = new_file();
+
+	CHECK_EQ(lending_begin_handle(&l, handle), 0);
+	lending_given(&l, fd);
+	lending_end(&l);
+	return fd;
+}
+
+static int export_range(uint64_t addr, uint64_t bytes)
+{
+	struct lending l = { 0 };
+	int fd = new_file();
+
+	CHECK_EQ(lending_begin_range(&l, addr, bytes), 0);
+	lending_given(&l, fd);
+	lending_end(&l);
+	return fd;
+}
+
+static int export_address(uint64_t addr, uint64_t bytes)
+{
+	struct lending l = { 0 };
+	int fd = new_file();
+
+	CHECK_EQ(lending_begin_address(&l, addr, dev0, bytes), 0);
+	lending_given(&l, fd);
+	lending_end(&l);
+	return fd;
+}
+
+static uint64_t used(void)
+{
+	handed_settle(dev0);
+	return quota_used(dev0);
+}
+
+static void a_handle_is_held_by_its_descriptors(void)
+{
+	int a, b;
+
+	start();
+	create(0x100, 64 * MIB);
+	a = export_handle(0x100);
+	b = export_handle(0x100);
+	CHECK_EQ(used(), 64 * MIB);
+	release(0x100);
+	CHECK_EQ(used(), 64 * MIB);
+	/* Nobody finds room in it, and nobody is kept waiting for it. */
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, 1024 * MIB), -EDQUOT);
+	close(a);
+	CHECK_EQ(used(), 64 * MIB);
+	close(b);
+	CHECK(handed_await(dev0));
+	CHECK_EQ(quota_used(dev0), 0);
+	/* Closed before, it goes at once. */
+	create(0x200, 2 * MIB);
+	close(export_handle(0x200));
+	release(0x200);
+	CHECK_EQ(quota_used(dev0), 0);
+}
+
+/* Both have their own life still, and one descriptor of both, beside one of the first alone. */
+static void one_descriptor_of_two(void)
+{
+	int both, first;
+
+	start();
+	create(0x100, 8 * MIB);
+	create(0x200, 16 * MIB);
+	map(0x100, 0x10000000, 8 * MIB);
+	map(0x200, 0x10000000 + 8 * MIB, 16 * MIB);
+	both = export_range(0x10000000 + 4 * MIB, 8 * MIB);
+	first = export_range(0x10000000, 2 * MIB);
+	release(0x100);
+	release(0x200);
+	CHECK_EQ(used(), 24 * MIB);
+	unmap(0x10000000, 24 * MIB);
+	CHECK_EQ(used(), 24 * MIB);
+	close(both);
+	CHECK_EQ(used(), 8 * MIB);
+	close(first);
+	CHECK_EQ(used(), 0);
+	CHECK_EQ(lending_begin_range(&(struct lending){ 0 }, 0x10000000, MIB), -ENOENT);
+}
+
+/* Of a small allocation it is the whole block, which others may be in as well. */
+static void an_allocation(void)
+{
+	int large, small;
+
+	start();
+	alloc(0x20000000, 32 * MIB);
+	alloc(0x30000000, 4096);
+	alloc(0x30001000, 4096);
+	CHECK_EQ(used(), 34 * MIB);
+	large = export_address(0x20000000, 0);
+	small = export_address(0x30001000, 0);
+	free_at(0x20000000);
+	free_at(0x30001000);
+	CHECK_EQ(used(), 36 * MIB);
+	free_at(0x30000000);
+	CHECK_EQ(used(), 34 * MIB);
+	close(large);
+	CHECK_EQ(used(), 2 * MIB);
+	close(small);
+	CHECK_EQ(used(), 0);
+}
+
+/* Memory in others' books: what a descriptor holds of it is charged for itself. */
+static void what_others_are_charged_for(void)
+{
+	int fd;
+
+	start();
+	fd = export_address(0x40000000, 32 * MIB);
+	CHECK_EQ(used(), 0);
+	charge_lent_end(0x40000000);
+	CHECK_EQ(used(), 32 * MIB);
+	close(fd);
+	CHECK_EQ(used(), 0);
+	/* The address is another's by now. */
+	charge_lent_end(0x40000000);
+	CHECK_EQ(used(), 0);
+}
+
+/* It passes the limit only by what the card has given already. */
+static void it_is_charged_whatever_the_limit(void)
+{
+	int fd;
+
+	start();
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, 1024 * MIB), 0);
+	fd = export_address(0x40000000, 32 * MIB);
+	charge_lent_end(0x40000000);
+	CHECK_EQ(used(), 1056 * MIB);
+	quota_release(dev0, QUOTA_DATA, 40 * MIB);
+	CHECK_EQ(quota_reserve(dev0, QUOTA_DATA, 10 * MIB), -EDQUOT);
+	close(fd);
+	CHECK_EQ(used(), 984 * MIB);
+}
+
+/* Nobody can say when such a descriptor is closed. */
+static void one_that_cannot_be_marked(void)
+{
+	struct lending l = { 0 };
+	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	start();
+	create(0x100, 4 * MIB);
+	CHECK_EQ(lending_begin_handle(&l, 0x100), 0);
+	lending_given(&l, fd);
+	lending_end(&l);
+	close(fd);
+	release(0x100);
+	CHECK_EQ(used(), 4 * MIB);
+}
+
+/* A child has neither the parent's memory nor its descriptors' charges. */
+static void in_child(void *arg)
+{
+	(void)arg;
+	CHECK(!lent_any(dev0) && !lent_is_fresh());
+	lent_end(0x40000000);
+	CHECK(!lent_is_fresh());
+}
+
+static void a_child_begins_with_nothing(void)
+{
+	struct child child;
+
+	start();
+	export_address(0x40000000, 2 * MIB);
+	charge_lent_end(0x40000000);
+	export_address(0x40000000, 2 * MIB);
+	child = child_start(in_child, NULL);
+	child_end(&child);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		fresh_test(a_handle_is_held_by_its_descriptors),
+		fresh_test(one_descriptor_of_two),
+		fresh_test(an_allocation),
+		fresh_test(what_others_are_charged_for),
+		fresh_test(it_is_charged_whatever_the_limit),
+		fresh_test(one_that_cannot_be_marked),
+		fresh_test(a_child_begins_with_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

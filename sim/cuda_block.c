@@ -11,6 +11,7 @@ enum { UNITS = 4096 };
 
 struct cuda_block {
 	uint64_t start;
+	uint64_t export; /* machine_export.h; 0: no descriptor keeps it */
 	struct CUctx_st *ctx;
 	bool is_array;
 	int used_units;
@@ -87,7 +88,7 @@ static struct cuda_block *new_block(struct CUctx_st *ctx, bool is_array)
 		return NULL;
 	b = cuda_block_open(ctx, is_array, start, 0);
 	if (!b)
-		cuda_heap_give(ctx->index, start, HEAP_BLOCK_BYTES);
+		cuda_heap_give(ctx->index, start, HEAP_BLOCK_BYTES, 0);
 	return b;
 }
 
@@ -117,6 +118,11 @@ int cuda_block_take(struct CUctx_st *ctx, bool is_array, uint64_t size_bytes, ui
 	return 0;
 }
 
+uint64_t *cuda_block_export(struct cuda_block *block)
+{
+	return &block->export;
+}
+
 void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_bytes)
 {
 	mark(block, (int)((address - block->start) / BLOCK_UNIT_BYTES), units_of(size_bytes),
@@ -126,6 +132,6 @@ void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_b
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;
-	cuda_heap_give(block->ctx->index, block->start, HEAP_BLOCK_BYTES);
+	cuda_heap_give(block->ctx->index, block->start, HEAP_BLOCK_BYTES, block->export);
 	free(block);
 }

@@ -24,5 +24,8 @@ int cuda_block_take(struct CUctx_st *ctx, bool is_array, uint64_t size_bytes, ui
 struct cuda_block *cuda_block_open(struct CUctx_st *ctx, bool is_array, uint64_t start,
 				   uint64_t used_bytes);
 
+/* Where to keep what names its memory among exports; 0 at first. */
+uint64_t *cuda_block_export(struct cuda_block *block);
+
 /* Gives it back; an empty block goes back to the device. */
 void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_bytes);

@@ -1,36 +1,87 @@
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "cuda_block.h"
 #include "cuda_call.h"
 #include "cuda_context.h"
-#include "cuda_range.h"
+#include "cuda_handle.h"
+#include "cuda_heap.h"
+#include "cuda_memory.h"
+#include "cuda_pool.h"
+#include "cuda_shared.h"
 
-/* True when device memory that has one is behind all of it. */
-static int has_memory(CUdeviceptr address, size_t bytes)
+/* The allocation that has all of it, or NULL: memory of a device that can have one. */
+static struct cuda_range *find(CUdeviceptr address, size_t bytes)
 {
-	const struct cuda_range *range = cuda_range_find(address);
+	struct cuda_range *range = cuda_range_find(address), *part = range;
 
-	return range && (range->kind == RANGE_LINEAR || range->kind == RANGE_MAPPED) &&
-	       range->dev >= 0 && bytes <= range->start + range->size_bytes - address;
+	if (!range || range->dev < 0)
+		return NULL;
+	if (range->kind == RANGE_POOL && !cuda_pool_is_managed(range->pool))
+		part = cuda_pool_find(range->pool, address);
+	else if (range->kind != RANGE_LINEAR && range->kind != RANGE_MAPPED)
+		return NULL;
+	return part && bytes <= part->start + part->size_bytes - address ? range : NULL;
 }
 
-/* The descriptor stands for one: nothing can be done with it but to close it. */
+/* All of it, also the blocks that it shares: what a device gives out is kept or it is not. */
+static CUresult mark_linear(struct cuda_range *range, int fd)
+{
+	uint64_t own_bytes = cuda_memory_own_bytes(range);
+	CUresult res = CUDA_SUCCESS;
+
+	if (own_bytes)
+		res = cuda_shared_mark(fd, range->ctx->index, own_bytes, &range->export);
+	if (res == CUDA_SUCCESS && range->block)
+		res = cuda_shared_mark(fd, range->ctx->index, HEAP_BLOCK_BYTES,
+				       cuda_block_export(range->block));
+	return res;
+}
+
+static CUresult mark(struct cuda_range *range, int fd)
+{
+	switch (range->kind) {
+	case RANGE_MAPPED:
+		return cuda_handle_mark(range->handle, fd);
+	case RANGE_POOL:
+		/* Imported memory is kept by its own process. */
+		return cuda_pool_is_imported(range->pool) ?
+			       CUDA_SUCCESS :
+			       cuda_shared_mark(fd, range->index, range->size_bytes,
+						&range->export);
+	default:
+		return mark_linear(range, fd);
+	}
+}
+
+static CUresult make(struct cuda_range *range, int *out_fd)
+{
+	int fd = cuda_heap_file_new("dma-buf");
+	CUresult res;
+
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	res = mark(range, fd);
+	if (res == CUDA_SUCCESS)
+		*out_fd = fd;
+	else
+		close(fd);
+	return res;
+}
+
+/* The descriptor stands for one: it keeps the memory, and nothing can be done with it but that. */
 CUresult cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr address, size_t bytes,
 				       CUmemRangeHandleType type, unsigned long long flags)
 {
 	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	struct cuda_range *range;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemGetHandleForAddressRange, &ctx);
-	int fd;
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	range = find(address, bytes);
 	if (!out_handle || bytes == 0 || address % page_bytes || bytes % page_bytes || flags ||
-	    type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !has_memory(address, bytes))
+	    type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !range)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	fd = memfd_create("dma-buf", MFD_CLOEXEC);
-	if (fd < 0)
-		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
-	*(int *)out_handle = fd;
-	return cuda_call_end(CUDA_SUCCESS);
+	return cuda_call_end(make(range, out_handle));
 }

@@ -33,7 +33,7 @@ void cuda_graph_store_trim(CUdevice dev)
 
 		cuda_extent_take_at(&s->free, piece.start, piece.size);
 		s->reserved_bytes -= piece.size;
-		cuda_heap_give(cuda_device_index(dev), piece.start, piece.size);
+		cuda_heap_give(cuda_device_index(dev), piece.start, piece.size, 0);
 	}
 }
 
@@ -75,7 +75,7 @@ void cuda_graph_store_give(CUdevice dev, uint64_t address, uint64_t bytes)
 	if (cuda_extent_add(&s->free, address, bytes) == 0)
 		return;
 	s->reserved_bytes -= bytes;
-	cuda_heap_give(cuda_device_index(dev), address, bytes);
+	cuda_heap_give(cuda_device_index(dev), address, bytes, 0);
 }
 
 /* Starts a call about the store of a device. */

@@ -1,7 +1,6 @@
 #include "cuda_handle.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -41,9 +40,10 @@ int cuda_handle_map(const struct cuda_handle *handle, uint64_t target)
 static void give_memory(const struct cuda_handle *handle)
 {
 	if (handle->address)
-		cuda_heap_give(handle->index, handle->address, handle->size_bytes);
+		cuda_heap_give(handle->index, handle->address, handle->size_bytes, handle->export);
 	else if (handle->index != HEAP_HOST && !handle->is_imported)
-		machine_give(handle->index, handle->size_bytes);
+		machine_give_exported(handle->index, handle->size_bytes, handle->export);
+	cuda_shared_let_go(handle->keep);
 	if (handle->fd >= 0)
 		close(handle->fd);
 }
@@ -248,24 +248,50 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out_prop,
 	return cuda_call_end(CUDA_SUCCESS);
 }
 
+/* Nobody counts memory of the host, nor what no other process has named. */
+CUresult cuda_handle_mark(struct cuda_handle *handle, int fd)
+{
+	if (handle->index == HEAP_HOST || (handle->is_imported && !handle->export))
+		return CUDA_SUCCESS;
+	return cuda_shared_mark(fd, handle->index, handle->size_bytes, &handle->export);
+}
+
+static CUresult export(struct cuda_handle *handle, int *out_fd)
+{
+	int fd = cuda_shared_reopen(handle->fd);
+	uint64_t bytes;
+	CUdevice dev;
+	CUresult res;
+
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	/* The number is another file's when the program closed what it did not know. */
+	if (cuda_shared_read(SHARED_HANDLE, fd, &dev, &bytes) != CUDA_SUCCESS) {
+		close(fd);
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	res = cuda_handle_mark(handle, fd);
+	if (res == CUDA_SUCCESS)
+		*out_fd = fd;
+	else
+		close(fd);
+	return res;
+}
+
+/* What was imported is not exported again. */
 CUresult cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {
 	struct cuda_handle *h;
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemExportToShareableHandle);
-	int fd;
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	h = cuda_handle_find(handle);
 	if (!out_shareable || !h || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-	    h->fd < 0)
+	    h->fd < 0 || h->is_imported)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	fd = fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return cuda_call_end(CUDA_ERROR_OPERATING_SYSTEM);
-	*(int *)out_shareable = fd;
-	return cuda_call_end(CUDA_SUCCESS);
+	return cuda_call_end(export(h, out_shareable));
 }
 
 CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
@@ -281,12 +307,15 @@ CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
 	h.prop.location.id = h.dev < 0 ? 0 : h.dev;
 	h.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	h.prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	h.fd = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	h.fd = cuda_shared_reopen(fd);
 	if (h.fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	res = publish(&h, out_handle);
-	if (res != CUDA_SUCCESS)
+	h.keep = cuda_shared_keep(fd, &h.export);
+	res = h.keep ? publish(&h, out_handle) : CUDA_ERROR_OPERATING_SYSTEM;
+	if (res != CUDA_SUCCESS) {
+		cuda_shared_let_go(h.keep);
 		close(h.fd);
+	}
 	return res;
 }
 

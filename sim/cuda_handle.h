@@ -17,10 +17,12 @@ struct cuda_handle {
 	CUdevice dev;     /* -1: on the host */
 	uint64_t address; /* in the heap; 0: in a file of its own */
 	int fd;           /* the file, when it can be shared; else -1 */
+	void *keep;       /* of an import: what keeps the memory, whoever made it */
 	int is_imported;  /* its memory is counted where it was made */
 	struct cuda_handle
 		*origin; /* of an import: the handle it was made of, if in this process */
 	/* the driver's lock */
+	uint64_t export;                 /* machine_export.h; 0: no descriptor keeps it */
 	int references;                  /* by handle and by mapping */
 	int handles;                     /* by handle alone */
 	struct cuda_handle *next_shared; /* of those with a file that are not imported */
@@ -31,6 +33,9 @@ struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle);
 
 /* The memory behind a shared file, with a reference and no handle. */
 CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle);
+
+/* The open file description of `fd` keeps it. */
+CUresult cuda_handle_mark(struct cuda_handle *handle, int fd);
 
 /* Shows its bytes at `target`, replacing what is mapped there. 0 or -errno. */
 int cuda_handle_map(const struct cuda_handle *handle, uint64_t target);

@@ -146,12 +146,12 @@ int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
 	return 0;
 }
 
-void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes)
+void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes, uint64_t export)
 {
 	madvise((void *)address, size_bytes, MADV_REMOVE);
 	cuda_extent_add(&get(index)->free, address, size_bytes);
 	if (index != HEAP_HOST)
-		machine_give(index, size_bytes);
+		machine_give_exported(index, size_bytes, export);
 }
 
 static struct heap *heap_of(uint64_t address)

@@ -44,18 +44,22 @@ static int place(struct CUctx_st *ctx, struct cuda_range *range)
 				       last_bytes);
 	if (range->block)
 		return 0;
-	cuda_heap_give(ctx->index, range->start, range->taken_bytes);
+	cuda_heap_give(ctx->index, range->start, range->taken_bytes, 0);
 	return -1;
+}
+
+uint64_t cuda_memory_own_bytes(const struct cuda_range *range)
+{
+	return range->block && range->taken_bytes ? range->taken_bytes - HEAP_BLOCK_BYTES :
+						    range->taken_bytes;
 }
 
 static void unplace(struct cuda_range *range)
 {
-	uint64_t own_bytes = range->taken_bytes;
+	uint64_t own_bytes = cuda_memory_own_bytes(range);
 
-	if (range->block && own_bytes)
-		own_bytes -= HEAP_BLOCK_BYTES;
 	if (own_bytes)
-		cuda_heap_give(range->ctx->index, range->start, own_bytes);
+		cuda_heap_give(range->ctx->index, range->start, own_bytes, range->export);
 	if (range->block)
 		cuda_block_give(range->block, range->start + own_bytes,
 				range->size_bytes - own_bytes);

@@ -309,7 +309,7 @@ void cuda_pool_release(struct cuda_range *region)
 	const struct CUmemPoolHandle_st *pool = region->pool;
 
 	if (pool->fd < 0 && !pool->is_managed) {
-		cuda_heap_give(region->index, region->start, region->size_bytes);
+		cuda_heap_give(region->index, region->start, region->size_bytes, region->export);
 		return;
 	}
 	munmap((void *)region->start, region->size_bytes);
@@ -317,7 +317,7 @@ void cuda_pool_release(struct cuda_range *region)
 		return;
 	(void)fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			(off_t)region->file_offset, (off_t)region->size_bytes);
-	machine_give(region->index, region->size_bytes);
+	machine_give_exported(region->index, region->size_bytes, region->export);
 }
 
 static int grow(struct CUmemPoolHandle_st *pool, uint64_t bytes)

@@ -49,6 +49,7 @@ struct cuda_range {
 	_Atomic signed char *place; /* RANGE_MANAGED: of each 2 MiB: 0 the host, else device + 1 */
 	/* the driver's lock */
 	bool has_sync_memops;
+	uint64_t export; /* of its own blocks (RANGE_LINEAR), of it (RANGE_POOL): machine_export.h */
 	/* both locks: ordinals that may read and write (RANGE_MAPPED, RANGE_GRAPH) */
 	uint64_t readers, writers;
 };

@@ -1,5 +1,6 @@
 #include "cuda_shared.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "cuda_device.h"
 #include "cuda_heap.h"
+#include "machine_export.h"
 
 static const char *const prefixes[] = { [SHARED_HANDLE] = "sim-vmm:", [SHARED_POOL] = "sim-pool:" };
 
@@ -45,6 +47,56 @@ int cuda_shared_new(enum shared_kind kind, int index, uint64_t bytes)
 		return -1;
 	}
 	return fd;
+}
+
+int cuda_shared_reopen(int fd)
+{
+	char path[64];
+	int low, high;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	low = open(path, O_RDWR | O_CLOEXEC);
+	if (low < 0 || low > STDERR_FILENO)
+		return low;
+	high = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(low);
+	return high;
+}
+
+CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export)
+{
+	if (!*export)
+		*export = machine_export_new(index, bytes);
+	if (!*export)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return machine_export_mark(fd, *export) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* A mapping holds the open file description, and with it the lock. */
+void *cuda_shared_keep(int fd, uint64_t *out_export)
+{
+	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	int own = cuda_shared_reopen(fd);
+	void *keep = MAP_FAILED;
+	uint64_t export;
+
+	if (own < 0)
+		return NULL;
+	export = machine_export_find(own);
+	if (!export || machine_export_mark(own, export) == 0)
+		keep = mmap(NULL, page_bytes, PROT_NONE, MAP_SHARED, own, 0);
+	close(own);
+	if (keep == MAP_FAILED)
+		return NULL;
+	madvise(keep, page_bytes, MADV_DONTFORK);
+	*out_export = export;
+	return keep;
+}
+
+void cuda_shared_let_go(void *keep)
+{
+	if (keep)
+		munmap(keep, (size_t)sysconf(_SC_PAGESIZE));
 }
 
 CUresult cuda_shared_read(enum shared_kind kind, int fd, CUdevice *out_dev, uint64_t *out_bytes)

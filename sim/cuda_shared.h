@@ -12,6 +12,18 @@ enum shared_kind { SHARED_HANDLE, SHARED_POOL };
  * 0, 1 or 2; -1 when there is none to be had. */
 int cuda_shared_new(enum shared_kind kind, int index, uint64_t bytes);
 
+/* The same file by an open file description of its own: a descriptor, likewise. */
+int cuda_shared_reopen(int fd);
+
+/* The open file description of `fd` keeps `bytes` of device `index`, which *export names. It is
+ * named first if that is 0. */
+CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export);
+
+/* What keeps memory: no descriptor, and no fork child has it. NULL when there is none to be had.
+ * `export` is what machine_export_find() says of the file. */
+void *cuda_shared_keep(int fd, uint64_t *out_export);
+void cuda_shared_let_go(void *keep);
+
 /* Makes it larger. 0 or -1. */
 int cuda_shared_grow(int fd, uint64_t bytes);
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -240,6 +241,8 @@ static int set_up(struct machine_file *file, int fd, const struct machine_config
 	file->size_bytes = sizeof(*file);
 	file->config = *config;
 	machine_settings_write(file);
+	if (getrandom(&file->key, sizeof(file->key), GRND_NONBLOCK) != (ssize_t)sizeof(file->key))
+		file->key = (uint32_t)clock_now_ns();
 	atomic_store_explicit(&file->magic, MACHINE_MAGIC, memory_order_release);
 	return 0;
 }

@@ -91,11 +91,15 @@ void machine_start_context(void);
 /* Gives `bytes` of this process's memory on device i back. */
 void machine_give(int i, uint64_t bytes);
 
+/* The same of memory that descriptors may keep (machine_export.h): as long as they do, the device
+ * has it in use and this process does not. `export` may be 0: there are none. */
+void machine_give_exported(int i, uint64_t bytes, uint64_t export);
+
 /* The same for managed memory, which the device lacks but no process's figure shows. */
 int machine_take_managed(int i, uint64_t bytes);
 void machine_give_managed(int i, uint64_t bytes);
 
-/* Bytes in use on device i by all living processes. */
+/* Bytes in use on device i by all living processes, and what descriptors keep. */
 uint64_t machine_used(int i);
 
 /* Marks that this process has (or no longer has) a context on device i. */

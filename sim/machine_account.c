@@ -1,4 +1,5 @@
 /* Who holds how much of a device. */
+#include "machine_export.h"
 #include "machine_file.h"
 
 #include <errno.h>
@@ -9,12 +10,14 @@ static int take(int i, uint64_t bytes, uint64_t managed_bytes)
 	struct machine_state *state = &self->file->state[i];
 	struct machine_share *share = &self->file->slot[self->slot].share[i];
 	const uint64_t size_bytes = machine_device(i)->memory_bytes;
-	uint64_t used_bytes;
+	uint64_t used_bytes, kept_bytes;
 	int err = -ENOMEM;
 
 	machine_lock(i, -1);
 	used_bytes = atomic_load_explicit(&state->used_bytes, memory_order_relaxed);
-	if (used_bytes <= size_bytes && bytes <= size_bytes - used_bytes) {
+	kept_bytes = machine_export_kept(i);
+	if (used_bytes + kept_bytes <= size_bytes &&
+	    bytes <= size_bytes - used_bytes - kept_bytes) {
 		/* The share first: a total that lacks it is repaired from the shares. */
 		atomic_fetch_add_explicit(&share->used_bytes, bytes, memory_order_relaxed);
 		atomic_fetch_add_explicit(&share->managed_bytes, managed_bytes,
@@ -64,7 +67,7 @@ int machine_take_managed(int i, uint64_t bytes)
 	return take_or_reap(i, bytes, bytes);
 }
 
-static void give(int i, uint64_t bytes, uint64_t managed_bytes)
+static void give(int i, uint64_t bytes, uint64_t managed_bytes, uint64_t export)
 {
 	struct machine_self *self = machine_self();
 	struct machine_state *state;
@@ -76,6 +79,8 @@ static void give(int i, uint64_t bytes, uint64_t managed_bytes)
 	state = &self->file->state[i];
 	share = &self->file->slot[self->slot].share[i];
 	machine_lock(i, -1);
+	if (export)
+		machine_export_end(export);
 	held_bytes = atomic_load_explicit(&share->used_bytes, memory_order_relaxed);
 	if (bytes > held_bytes)
 		bytes = held_bytes;
@@ -87,21 +92,35 @@ static void give(int i, uint64_t bytes, uint64_t managed_bytes)
 
 void machine_give(int i, uint64_t bytes)
 {
-	give(i, bytes, 0);
+	give(i, bytes, 0, 0);
+}
+
+void machine_give_exported(int i, uint64_t bytes, uint64_t export)
+{
+	give(i, bytes, 0, export);
 }
 
 void machine_give_managed(int i, uint64_t bytes)
 {
-	give(i, bytes, bytes);
+	give(i, bytes, bytes, 0);
 }
 
 uint64_t machine_used(int i)
 {
+	struct machine_state *state;
+	uint64_t bytes;
+
 	if (i < 0 || i >= machine_count())
 		return 0;
 	machine_process_reap();
-	return atomic_load_explicit(&machine_self()->file->state[i].used_bytes,
-				    memory_order_acquire);
+	state = &machine_self()->file->state[i];
+	if (!machine_export_is_any())
+		return atomic_load_explicit(&state->used_bytes, memory_order_acquire);
+	machine_lock(i, -1);
+	bytes = atomic_load_explicit(&state->used_bytes, memory_order_relaxed) +
+		machine_export_kept(i);
+	machine_unlock(i);
+	return bytes < machine_device(i)->memory_bytes ? bytes : machine_device(i)->memory_bytes;
 }
 
 void machine_set_context(int i, bool has_context)

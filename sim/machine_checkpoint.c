@@ -5,6 +5,7 @@
  * The word `checkpoint` changes first, by one compare-and-swap, and what is set aside under each
  * device's lock after it: who dies half-way leaves bytes in the one place or the other.
  */
+#include "machine_export.h"
 #include "machine_file.h"
 
 #include "base/clock.h"
@@ -191,13 +192,15 @@ static int bring_back(int i, int d)
 	struct machine_state *state = &machine_self()->file->state[d];
 	struct machine_share *share = &slot_of(i)->share[d];
 	const uint64_t size_bytes = machine_device(d)->memory_bytes;
-	uint64_t bytes, used_bytes;
+	uint64_t bytes, used_bytes, kept_bytes;
 	int rc = -ENOMEM;
 
 	machine_lock(d, -1);
 	bytes = atomic_load(&share->away_bytes);
 	used_bytes = atomic_load(&state->used_bytes);
-	if (used_bytes <= size_bytes && bytes <= size_bytes - used_bytes) {
+	kept_bytes = machine_export_kept(d);
+	if (used_bytes + kept_bytes <= size_bytes &&
+	    bytes <= size_bytes - used_bytes - kept_bytes) {
 		atomic_fetch_add(&share->used_bytes, bytes);
 		atomic_fetch_add(&share->managed_bytes,
 				 atomic_exchange(&share->away_managed_bytes, 0));

@@ -26,10 +26,11 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 8,
+	MACHINE_LAYOUT = 9,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
+	MACHINE_EXPORTS = 8192,
 };
 
 /* Which of the last second's moments were busy: machine_time.c. Any process, atomically. */
@@ -85,6 +86,17 @@ struct machine_slot {
 	struct machine_share share[MACHINE_DEVICES];
 };
 
+/* Memory that descriptors may keep: machine_export.c. */
+struct machine_export {
+	/* slot + 1; 0: free; UINT32_MAX: nobody's. From free by whoever takes it, else under the
+	 * device's lock, as is all that follows. */
+	_Atomic uint32_t owner;
+	_Atomic uint32_t device;
+	_Atomic uint32_t uses;       /* that it had before */
+	_Atomic uint32_t vain_looks; /* for a descriptor of it since it is nobody's */
+	_Atomic uint64_t bytes;
+};
+
 /* Constant while any process lives. */
 struct machine_config {
 	uint32_t count;   /* cards */
@@ -103,12 +115,16 @@ struct machine_file {
 	_Atomic uint64_t magic; /* written last; 0 = being set up */
 	uint32_t layout;
 	uint32_t size_bytes;
+	uint32_t key;                  /* by which locks elsewhere name this machine; random */
+	_Atomic uint32_t exports_end;  /* no export from here on was ever used */
+	_Atomic uint32_t exports_free; /* where a free one is likely */
 	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
 	_Atomic int64_t started_ns; /* CLOCK_MONOTONIC: when all contexts asked for are made */
 	struct machine_config config;
 	char settings[MACHINE_SETTINGS_BYTES]; /* as they were written, for people; maybe cut */
 	struct machine_state state[MACHINE_DEVICES];
 	_Atomic uint32_t ring_owner[MACHINE_RINGS]; /* slot * MACHINE_DEVICES + device + 1 */
+	struct machine_export export[MACHINE_EXPORTS];
 	struct machine_slot slot[MACHINE_PROCESSES];
 	struct machine_ring ring[MACHINE_RINGS];
 };

@@ -1,3 +1,4 @@
+#include "machine_export.h"
 #include "machine_file.h"
 
 #include "base/clock.h"
@@ -34,6 +35,7 @@ static void clear_share(int slot, int i)
 	uint64_t bytes;
 
 	machine_lock(i, slot);
+	machine_export_end_all(slot, i);
 	bytes = atomic_exchange_explicit(&share->used_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&share->managed_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&share->away_bytes, 0, memory_order_relaxed);

@@ -366,7 +366,8 @@ static void two_devices(void)
 	OK(cuMemAddressFree(mapped, UNIT));
 }
 
-/* Imported where it was made: the memory stays as long as either handle or a mapping of it does. */
+/* Imported where it was made: without a descriptor the memory stays as long as either handle or a
+ * mapping of it does. */
 static void imported(void)
 {
 	CUmemAllocationProp prop = device_prop(0);
@@ -387,10 +388,10 @@ static void imported(void)
 	OK(cuMemRelease(second));
 	OK(cuMemMap(address, UNIT, 0, third, 0));
 	OK(cuMemRelease(third));
+	close(fd);
 	TRUE(check_free_bytes() == start - UNIT);
 	OK(cuMemUnmap(address, UNIT));
 	TRUE(check_free_bytes() == start);
-	close(fd);
 	OK(cuMemAddressFree(address, UNIT));
 }
 

@@ -31,6 +31,7 @@ struct ipc_import {
 	/* state.mutex */
 	unsigned opens;
 	bool is_charged;    /* core/charge.h knows it by its address; else the exporter is */
+	bool is_in_figure;  /* the exporter has ended: the card's figure for us holds it */
 	struct ipc_end end; /* the connection to the exporter */
 	struct ipc_import *next;
 };
@@ -276,8 +277,8 @@ static CUresult wait_for_work(const struct ipc_import *m)
 CUresult ipc_import_close(CUdeviceptr addr)
 {
 	struct ipc_import **link, *m;
-	struct track_node *node;
 	CUresult res = CUDA_SUCCESS;
+	struct track_node *node;
 	bool is_last = false;
 	struct dev dev;
 
@@ -305,6 +306,8 @@ CUresult ipc_import_close(CUdeviceptr addr)
 	unmap(m, m->bytes);
 	if (node)
 		charge_end(node, dev);
+	if (m->is_in_figure)
+		charge_watch(m->dev);
 	forget(m);
 	return res;
 }
@@ -353,13 +356,33 @@ void ipc_import_put_back(struct ipc_import *taken)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-/* state.mutex: the exporter has ended, and this process keeps its memory. */
+/* Its own charge ends. */
+static void end_charge(struct ipc_import *m)
+{
+	struct dev dev;
+	struct track_node *node = m->is_charged ? charge_take(m->addr, &dev) : NULL;
+
+	m->is_charged = false;
+	if (node)
+		charge_end(node, dev);
+}
+
+/*
+ * state.mutex: the exporter has ended, and this process keeps its memory: the card's figure for us
+ * holds it from then on (docs/real-gpu.md). Where nobody looks at that, it is charged for itself. It
+ * is tried again; until the exporter is reaped both are charged for it (shm/heir.h).
+ */
 static void charge_orphan(struct ipc_import *m)
 {
 	struct charge c;
 
-	/* It is tried again. Until the exporter is reaped both are charged for it (shm/heir.h). */
-	if (charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_IS_THERE) < 0)
+	if (charge_may_look(m->dev)) {
+		m->is_in_figure = charge_watch(m->dev) == 0;
+		if (m->is_in_figure)
+			end_charge(m);
+		return;
+	}
+	if (m->is_charged || charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_IS_THERE) < 0)
 		return;
 	m->is_charged = charge_commit(&c, m->addr, m->bytes) == 0;
 	if (!m->is_charged)
@@ -370,7 +393,7 @@ void ipc_import_tick(void)
 {
 	pthread_mutex_lock(&state.s.mutex);
 	for (struct ipc_import *m = state.s.all; m; m = m->next)
-		if (!m->is_charged && ipc_ask_is_over(&m->end))
+		if (!m->is_in_figure && ipc_ask_is_over(&m->end))
 			charge_orphan(m);
 	pthread_mutex_unlock(&state.s.mutex);
 }

@@ -9,6 +9,20 @@
 #include "cuda_pool.h"
 #include "cuda_shared.h"
 
+/* The mapping at the address where those from there on have all of it. */
+static struct cuda_range *find_mapped(CUdeviceptr address, size_t bytes)
+{
+	struct cuda_range *first = cuda_range_find(address), *range = first;
+	CUdeviceptr end = address + bytes;
+
+	while (range && range->kind == RANGE_MAPPED && range->dev == first->dev) {
+		if (end - range->start <= range->size_bytes)
+			return first;
+		range = cuda_range_find(range->start + range->size_bytes);
+	}
+	return NULL;
+}
+
 /* The allocation that has all of it, or NULL: memory of a device that can have one. */
 static struct cuda_range *find(CUdeviceptr address, size_t bytes)
 {
@@ -16,9 +30,11 @@ static struct cuda_range *find(CUdeviceptr address, size_t bytes)
 
 	if (!range || range->dev < 0)
 		return NULL;
+	if (range->kind == RANGE_MAPPED)
+		return find_mapped(address, bytes);
 	if (range->kind == RANGE_POOL && !cuda_pool_is_managed(range->pool))
 		part = cuda_pool_find(range->pool, address);
-	else if (range->kind != RANGE_LINEAR && range->kind != RANGE_MAPPED)
+	else if (range->kind != RANGE_LINEAR)
 		return NULL;
 	return part && bytes <= part->start + part->size_bytes - address ? range : NULL;
 }
@@ -37,11 +53,25 @@ static CUresult mark_linear(struct cuda_range *range, int fd)
 	return res;
 }
 
-static CUresult mark(struct cuda_range *range, int fd)
+/* Of all mappings up to `end`. */
+static CUresult mark_mapped(const struct cuda_range *range, CUdeviceptr end, int fd)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	while (res == CUDA_SUCCESS) {
+		res = cuda_handle_mark(range->handle, fd);
+		if (end - range->start <= range->size_bytes)
+			break;
+		range = cuda_range_find(range->start + range->size_bytes);
+	}
+	return res;
+}
+
+static CUresult mark(struct cuda_range *range, CUdeviceptr end, int fd)
 {
 	switch (range->kind) {
 	case RANGE_MAPPED:
-		return cuda_handle_mark(range->handle, fd);
+		return mark_mapped(range, end, fd);
 	case RANGE_POOL:
 		/* Imported memory is kept by its own process. */
 		return cuda_pool_is_imported(range->pool) ?
@@ -53,14 +83,14 @@ static CUresult mark(struct cuda_range *range, int fd)
 	}
 }
 
-static CUresult make(struct cuda_range *range, int *out_fd)
+static CUresult make(struct cuda_range *range, CUdeviceptr end, int *out_fd)
 {
 	int fd = cuda_heap_file_new("dma-buf");
 	CUresult res;
 
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	res = mark(range, fd);
+	res = mark(range, end, fd);
 	if (res == CUDA_SUCCESS)
 		*out_fd = fd;
 	else
@@ -83,5 +113,5 @@ CUresult cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr address, si
 	if (!out_handle || bytes == 0 || address % page_bytes || bytes % page_bytes || flags ||
 	    type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !range)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	return cuda_call_end(make(range, out_handle));
+	return cuda_call_end(make(range, address + bytes, out_handle));
 }

@@ -175,6 +175,7 @@ static bool settle_lent(struct dev dev)
 
 void handed_settle(struct dev dev)
 {
+	lent_claim(dev, 0);
 	if (lent_any(dev))
 		settle_lent(dev);
 	if (is_any(dev))

@@ -144,20 +144,45 @@ void lent_mark(int fd, const struct lent *what)
 	complain(rc);
 }
 
+/* mutex held. */
+static void end_life(struct loan *loan)
+{
+	hash_remove(&state.s.loans, &loan->link);
+	loan->next = state.s.fresh;
+	state.s.fresh = loan;
+	atomic_store(&state.s.is_fresh, true);
+}
+
+static bool is_used(void)
+{
+	return atomic_load_explicit(&state.s.is_used, memory_order_relaxed);
+}
+
 void lent_end(uint64_t key)
 {
 	struct loan *loan;
 
-	if (!atomic_load_explicit(&state.s.is_used, memory_order_relaxed))
+	if (!is_used())
 		return;
 	pthread_mutex_lock(&state.s.mutex);
 	loan = (struct loan *)hash_find(&state.s.loans, key);
-	if (loan) {
-		hash_remove(&state.s.loans, &loan->link);
-		loan->next = state.s.fresh;
-		state.s.fresh = loan;
-		atomic_store(&state.s.is_fresh, true);
-	}
+	if (loan)
+		end_life(loan);
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
+static void end_if_over(struct hash_link *link, void *is_over)
+{
+	if ((*(bool (**)(uint64_t))is_over)(link->key))
+		end_life((struct loan *)link);
+}
+
+void lent_end_those(bool (*is_over)(uint64_t key))
+{
+	if (!is_used())
+		return;
+	pthread_mutex_lock(&state.s.mutex);
+	hash_each(&state.s.loans, end_if_over, &is_over);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 

@@ -52,6 +52,9 @@ void lent_mark(int fd, const struct lent *what);
  */
 void lent_end(uint64_t key);
 
+/* As that, of all whose key `is_over` says so of; it may take locks of objects. */
+void lent_end_those(bool (*is_over)(uint64_t key));
+
 /* True while that is to follow. */
 bool lent_is_fresh(void);
 

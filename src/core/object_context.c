@@ -1,5 +1,7 @@
 #include "core/object_context.h"
 
+#include "core/lent.h"
+#include "core/object.h"
 #include "core/object_large.h"
 #include "core/object_small.h"
 
@@ -54,6 +56,14 @@ static void end_space(struct object_space *space)
 		object_small_empty(d, space);
 }
 
+/* Of addresses of ours: nothing begins there any more. */
+static bool is_over(uint64_t addr)
+{
+	struct object_info info;
+
+	return object_is_ours(addr) && !(object_find(addr, &info) && info.addr == addr);
+}
+
 void object_context_end(struct object_context *context)
 {
 	struct object_space *space = (struct object_space *)context, *also;
@@ -62,6 +72,7 @@ void object_context_end(struct object_context *context)
 		also = space->also;
 		end_space(space);
 	}
+	lent_end_those(is_over);
 }
 
 void object_context_put_back(struct object_context *context)

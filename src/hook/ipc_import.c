@@ -369,8 +369,8 @@ static void end_charge(struct ipc_import *m)
 
 /*
  * state.mutex: the exporter has ended, and this process keeps its memory: the card's figure for us
- * holds it from then on (docs/real-gpu.md). Where nobody looks at that, it is charged for itself. It
- * is tried again; until the exporter is reaped both are charged for it (shm/heir.h).
+ * holds it from then on (docs/real-gpu.md). Where nobody looks at that, it is charged for itself.
+ * It is tried again; until the exporter is reaped both are charged for it (shm/heir.h).
  */
 static void charge_orphan(struct ipc_import *m)
 {
@@ -382,7 +382,8 @@ static void charge_orphan(struct ipc_import *m)
 			end_charge(m);
 		return;
 	}
-	if (m->is_charged || charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_IS_THERE) < 0)
+	if (m->is_charged ||
+	    charge_reserve_managed(&c, m->dev, m->ctx, m->bytes, CHARGE_IS_THERE) < 0)
 		return;
 	m->is_charged = charge_commit(&c, m->addr, m->bytes) == 0;
 	if (!m->is_charged)

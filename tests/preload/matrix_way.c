@@ -492,15 +492,16 @@ static const struct matrix_way ways[] = {
 
 const struct matrix_way *matrix_way_find(const char *name)
 {
-	static const struct matrix_way *const shared[] = { &matrix_share_ipc, &matrix_share_handle,
-							   &matrix_share_external,
-							   &matrix_share_pool };
+	static const struct matrix_way *const others[] = {
+		&matrix_share_ipc,  &matrix_share_handle,    &matrix_share_external,
+		&matrix_share_pool, &matrix_lent_descriptor, &matrix_lent_dma_buf,
+	};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
 		if (!strcmp(ways[i].name, name))
 			return &ways[i];
-	for (size_t i = 0; i < sizeof(shared) / sizeof(*shared); i++)
-		if (!strcmp(shared[i]->name, name))
-			return shared[i];
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (!strcmp(others[i]->name, name))
+			return others[i];
 	return NULL;
 }

@@ -31,3 +31,6 @@ const struct matrix_way *matrix_way_find(const char *name);
 /* Ways that need a second process of the tenant (matrix_share.c). */
 extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_share_external,
 	matrix_share_pool;
+
+/* Ways that need descriptors (matrix_lent.c). */
+extern const struct matrix_way matrix_lent_descriptor, matrix_lent_dma_buf;

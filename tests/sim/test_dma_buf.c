@@ -86,6 +86,33 @@ static int allocations(void *arg)
 	return 0;
 }
 
+/* A card gives one of all memory that a range is mapped to. */
+static int several_mapped(void *arg)
+{
+	CUmemGenericAllocationHandle handles[3];
+	CUdeviceptr range;
+	int fd;
+
+	(void)arg;
+	begin();
+	OK(cuMemAddressReserve(&range, 24 * MIB, 0, 0, 0));
+	for (uint64_t i = 0; i < 3; i++) {
+		handles[i] = create(8 * MIB);
+		OK(cuMemMap(range + i * 8 * MIB, 8 * MIB, 0, handles[i], 0));
+	}
+	fd = dma_buf(range + 4 * MIB, 8 * MIB);
+	EXPECT(cuMemGetHandleForAddressRange(&(int){ 0 }, range + 4 * MIB, 24 * MIB,
+					     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemUnmap(range, 24 * MIB));
+	for (int i = 0; i < 3; i++)
+		OK(cuMemRelease(handles[i]));
+	HAS(16 * MIB, 0);
+	close(fd);
+	HAS(0, 0);
+	return 0;
+}
+
 static int others(void *arg)
 {
 	CUmemAllocationHandleType types[] = { CU_MEM_HANDLE_TYPE_NONE, POSIX };
@@ -126,6 +153,7 @@ int main(void)
 	check_machine("count=1,mem=1g,context=64m");
 	TRUE(check_child(allocations, NULL));
 	TRUE(check_child(mapped, NULL));
+	TRUE(check_child(several_mapped, NULL));
 	TRUE(check_child(others, NULL));
 	return check_end();
 }

@@ -11,6 +11,7 @@
 #include "member.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #define MIB MIB_BYTES(1)
@@ -268,6 +269,46 @@ static void a_child_begins_with_nothing(void)
 	child_end(&child);
 }
 
+enum { THREADS = 4, ROUNDS = 50 };
+
+static void *lend_and_end(void *arg)
+{
+	uint64_t handle = (uint64_t)(uintptr_t)arg << 32;
+	int left = -1, fd;
+
+	for (int i = 0; i < ROUNDS; i++, handle++) {
+		create(handle, 2 * MIB);
+		fd = export_handle(handle);
+		if (i % 3 == 0)
+			close(fd);
+		release(handle);
+		if (i % 3 == 1)
+			close(fd);
+		if (i % 3 == 2) {
+			close(left);
+			left = fd;
+		}
+		if (i % 7 == 0)
+			handed_settle(dev0);
+	}
+	close(left);
+	return NULL;
+}
+
+/* Each has charged what it holds, and all of it goes. */
+static void threads_lend_at_once(void)
+{
+	pthread_t threads[THREADS];
+
+	start();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, lend_and_end, (void *)(i + 1)), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_EQ(used(), 0);
+	CHECK(!lent_any(dev0) && !lent_is_fresh());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +319,7 @@ int main(void)
 		fresh_test(it_is_charged_whatever_the_limit),
 		fresh_test(one_that_cannot_be_marked),
 		fresh_test(a_child_begins_with_nothing),
+		fresh_test(threads_lend_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "shm/exported.h"
 #include "shm/region.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -203,10 +204,10 @@ static struct open_ones look(void)
 	struct open_ones open = { .is_blind = atomic_load(&state.s.is_blind) };
 	int rc = open.is_blind ? 0 : exported_read(state.s.owner, &open.all, &open.count);
 
-	if (rc < 0) {
-		open.is_blind = true;
+	open.is_blind |= rc < 0;
+	/* For want of a descriptor or of memory it fails now, and not for ever. */
+	if (rc == -ENOENT || rc == -EACCES || rc == -EPERM)
 		complain(rc);
-	}
 	return open;
 }
 

@@ -93,7 +93,7 @@ void tiles_discard(struct tiles *mapping)
 
 void tiles_use(struct tiles *mapping, uint64_t handle)
 {
-	handle_use(mapping->node, handle);
+	handle_use_unseen(mapping->node, handle);
 }
 
 static struct handle_freed end(struct tiles *mapping)

@@ -1,9 +1,19 @@
 """Memory by handle that is mapped in sparse arrays, which no figure for the process shows."""
+import time
+
 import pytest
 
 from conftest import BLOCK, CONTEXT
 
 LIMIT = "512m"
+
+
+def await_charge(place, want):
+    """The worker sees what has gone."""
+    end = time.monotonic() + 30
+    while place.charged() != want and time.monotonic() < end:
+        time.sleep(0.02)
+    assert place.charged() == want
 
 
 def test_it_is_charged_while_it_is_mapped(place):
@@ -16,6 +26,14 @@ def test_it_is_charged_while_it_is_mapped(place):
     program.go().end()
 
 
+def test_it_goes_when_the_stream_comes_to_that(place):
+    program = place.start("sparse", "ordered", RATION_MEM=LIMIT).await_word("waits")
+    assert place.charged() == CONTEXT + 3 * BLOCK
+    program.go().await_word("gone")
+    await_charge(place, CONTEXT + BLOCK)
+    program.go().end()
+
+
 @pytest.mark.parametrize("case", ["ends", "streams"])
 def test_cases(place, case):
     program = place.start("sparse", case, RATION_MEM=LIMIT).await_word("end")
@@ -23,8 +41,9 @@ def test_cases(place, case):
     program.go().end()
 
 
-def test_parts(place):
-    place.run("sparse", "parts", RATION_MEM=LIMIT)
+@pytest.mark.parametrize("case", ["parts", "batch", "child"])
+def test_other_cases(place, case):
+    place.run("sparse", case, RATION_MEM=LIMIT)
 
 
 @pytest.mark.parametrize("call", ["cuMemMapArrayAsync", "cuArrayDestroy"])
@@ -37,3 +56,8 @@ def test_a_call_that_fails(place, call, nth):
 def test_threads(place):
     """What their streams have not come to is all there at once."""
     place.run("sparse", "threads", RATION_MEM="4g")
+
+
+def test_the_limit_is_the_limit(place):
+    place.run("sparse", "full", RATION_MEM=CONTEXT + 4 * BLOCK, RATION_LOG="error")
+    assert place.most() <= CONTEXT + 4 * BLOCK

@@ -145,6 +145,52 @@ static void a_mapping_holds_the_memory(void)
 	tiles_discard(tiles_prepare());
 }
 
+/* Of what is held otherwise too the driver's figure has it all. */
+static void what_no_figure_shows(void)
+{
+	uint64_t freed[RATION_DEVICES] = { 0 };
+	struct handle_node *node = handle_prepare();
+
+	start();
+	enter(1);
+	call(array, level(0, 0, 1, 1), 1, STREAM);
+	call(array, level(1, 0, 1, 1), 1, STREAM);
+	CHECK_EQ(handle_unseen(dev0), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(handle_unseen(dev0), MIB);
+	enter(2);
+	handle_use(node, 2);
+	handle_map(node, 16 * MIB, 2 * MIB, freed);
+	call(array, level(2, 0, 1, 1), 2, STREAM);
+	CHECK_EQ(release(2), 0);
+	CHECK_EQ(handle_unseen(dev0), MIB);
+	handle_unmapped(handle_unmap(16 * MIB, 2 * MIB), freed);
+	CHECK_EQ(freed[0], 0);
+	CHECK_EQ(handle_unseen(dev0), 3 * MIB);
+	unmap(array, level(0, 0, 1, 1));
+	CHECK_EQ(settled(STREAM), 0);
+	CHECK_EQ(handle_unseen(dev0), 3 * MIB);
+	unmap(array, level(0, 0, 4, 1));
+	CHECK_EQ(settled(STREAM), 3);
+	CHECK_EQ(handle_unseen(dev0), 0);
+}
+
+/* The use of a value that is entered later. */
+static void what_is_used_before_it_is_entered(void)
+{
+	struct tiles *mapping;
+
+	start();
+	mapping = use(1);
+	CHECK_EQ(handle_unseen(dev0), 0);
+	enter(1);
+	CHECK_EQ(handle_unseen(dev0), 0);
+	CHECK_EQ(release(1), 0);
+	CHECK_EQ(handle_unseen(dev0), MIB);
+	CHECK_EQ(tiles_refused(mapping).bytes, MIB);
+	CHECK_EQ(handle_unseen(dev0), 0);
+}
+
 static void what_lies_in_the_region_goes(void)
 {
 	start();
@@ -450,6 +496,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(a_mapping_holds_the_memory),
+		fresh_test(what_no_figure_shows),
+		fresh_test(what_is_used_before_it_is_entered),
 		fresh_test(what_lies_in_the_region_goes),
 		fresh_test(parts_are_told_apart),
 		fresh_test(parts_of_a_mapping_hold_all_of_it),

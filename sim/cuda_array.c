@@ -7,10 +7,11 @@
 #include "cuda_memory.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
+#include "cuda_tile.h"
 
 enum { PITCH_BYTES = 128, TILE_ROWS = 8, LEVELS = 32 };
 enum { LINE_WIDTH = 131072, AREA_WIDTH = 131072, AREA_HEIGHT = 65536, BOX_SIDE = 16384 };
-enum { LAYERS = 2048, KNOWN_FLAGS = 0xff, FLAGS_NOT_HERE = 0x40 | 0x80, LAST_FORMAT = 0xcb };
+enum { LAYERS = 2048, KNOWN_FLAGS = 0xff, FLAGS_NOT_HERE = 0x80, LAST_FORMAT = 0xcb };
 
 struct CUmipmappedArray_st {
 	struct CUctx_st *ctx;
@@ -72,12 +73,16 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!is_size_valid(d))
 		return CUDA_ERROR_INVALID_VALUE;
+	/* A sparse one has rows. */
+	if (cuda_tile_is_sparse(d->Flags) && d->Height == 0)
+		return CUDA_ERROR_INVALID_VALUE;
 	return d->Flags & FLAGS_NOT_HERE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 static void delete_array(struct CUarray_st *a)
 {
 	cuda_object_remove(a);
+	cuda_tile_end(a);
 	if (a->memory)
 		cuda_memory_delete(a->memory);
 	*a->link = a->next;
@@ -105,8 +110,10 @@ static CUresult new_array(struct CUctx_st *ctx, const CUDA_ARRAY3D_DESCRIPTOR *d
 	if (arrays)
 		arrays->link = &a->next;
 	arrays = a;
-	a->memory = cuda_memory_new(ctx, a->slice_bytes * slices, RANGE_ARRAY);
-	if (!a->memory || cuda_object_add(OBJECT_ARRAY, a) != 0) {
+	if (!cuda_tile_is_sparse(d->Flags))
+		a->memory = cuda_memory_new(ctx, a->slice_bytes * slices, RANGE_ARRAY);
+	if ((!a->memory && !cuda_tile_is_sparse(d->Flags)) ||
+	    cuda_object_add(OBJECT_ARRAY, a) != 0) {
 		delete_array(a);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -293,6 +300,13 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out_array, CUmipmappedArray mipmap, u
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	*out_array = mipmap->level[level];
 	return cuda_call_end(CUDA_SUCCESS);
+}
+
+struct CUarray_st *cuda_array_level(CUmipmappedArray mipmap, unsigned level)
+{
+	return cuda_object_is(OBJECT_MIPMAP, mipmap) && level < mipmap->levels ?
+		       mipmap->level[level] :
+		       NULL;
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)

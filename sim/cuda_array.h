@@ -18,5 +18,8 @@ struct CUarray_st {
 /* The array a handle means; NULL when there is none. */
 struct CUarray_st *cuda_array_find(CUarray handle);
 
+/* A level of a mipmap; NULL when there is none. */
+struct CUarray_st *cuda_array_level(CUmipmappedArray mipmap, unsigned level);
+
 /* Takes away the arrays of a context that ends. */
 void cuda_array_delete_all(struct CUctx_st *ctx);

@@ -25,6 +25,8 @@ static CUresult find_array(struct box_side *s, const CUDA_MEMCPY3D *c)
 
 	if (!a)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (!a->memory)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	rows = a->desc.Height ? a->desc.Height : 1;
 	slices = a->desc.Depth ? a->desc.Depth : 1;
 	if (s->x_bytes % a->element_bytes || c->WidthInBytes % a->element_bytes ||

@@ -12,6 +12,7 @@
 #include "cuda_heap.h"
 #include "cuda_object.h"
 #include "cuda_shared.h"
+#include "machine_hidden.h"
 
 static uint64_t last_id;           /* the driver's lock */
 static struct cuda_handle *shared; /* the driver's lock */
@@ -39,6 +40,8 @@ int cuda_handle_map(const struct cuda_handle *handle, uint64_t target)
 
 static void give_memory(const struct cuda_handle *handle)
 {
+	if (handle->is_hidden)
+		machine_show(handle->index, handle->size_bytes);
 	if (handle->address)
 		cuda_heap_give(handle->index, handle->address, handle->size_bytes, handle->export);
 	else if (handle->index != HEAP_HOST && !handle->is_imported)
@@ -84,6 +87,11 @@ void cuda_handle_put(struct cuda_handle *handle)
 		free(handle);
 		/* An import held what it was made of. */
 		handle = origin;
+	}
+	if (handle && handle->references == handle->tiles && !handle->is_hidden &&
+	    !handle->is_imported) {
+		handle->is_hidden = true;
+		machine_hide(handle->index, handle->size_bytes);
 	}
 }
 

@@ -25,6 +25,8 @@ struct cuda_handle {
 	uint64_t export;                 /* machine_export.h; 0: no descriptor keeps it */
 	int references;                  /* by handle and by mapping */
 	int handles;                     /* by handle alone */
+	int tiles;                       /* by mappings in sparse arrays alone */
+	int is_hidden;                   /* those are all: no figure shows it */
 	struct cuda_handle *next_shared; /* of those with a file that are not imported */
 };
 

@@ -16,6 +16,7 @@ struct cuda_graph_memory;
 struct cuda_kernel;
 struct cuda_pool_piece;
 struct cuda_record;
+struct cuda_tile_call;
 struct cuda_program;
 struct CUstream_st;
 
@@ -87,6 +88,7 @@ struct cuda_work {
 		struct cuda_program *program;
 		struct CUgraph_st *child; /* the node's own */
 		struct cuda_graph_memory *memory;
+		struct cuda_tile_call *tiles;
 	};
 };
 

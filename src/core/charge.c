@@ -188,7 +188,7 @@ static uint64_t tracked(struct dev dev)
 {
 	if (state.s.ops->refresh)
 		state.s.ops->refresh(dev);
-	return track_physical(dev);
+	return bytes_beyond(track_physical(dev), handle_unseen(dev));
 }
 
 /* The driver's figure beside what is tracked. */
@@ -519,7 +519,7 @@ static int reconcile(struct dev dev, enum quota_kind kind)
 		return rc;
 	pthread_mutex_lock(&state.s.mutex);
 	if (atomic_load(&state.s.begun) != card.begun ||
-	    track_physical(dev) != card.tracked_bytes) {
+	    bytes_beyond(track_physical(dev), handle_unseen(dev)) != card.tracked_bytes) {
 		/* What was reserved since must not be taken off, nor what is gone once more. */
 		rc = -EAGAIN;
 	} else if (card.number > state.s.used_sample[dev.v]) {
@@ -545,7 +545,7 @@ static void raise(struct dev dev, enum quota_kind kind)
 	tracked(dev);
 	before = quota_data(dev);
 	/* After it: of what is entered since, the reservation is in `after`. */
-	managed_bytes = track_managed(dev);
+	managed_bytes = track_managed(dev) + handle_unseen(dev);
 	if (state.s.ops->process_bytes(quota_uuid(dev), &driver_bytes) < 0)
 		return;
 	after = quota_data(dev);

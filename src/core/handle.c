@@ -24,7 +24,9 @@ struct memory {
 	bool is_exported; /* others may hold it */
 	struct dev dev;
 	uint64_t bytes;
-	uint64_t uses; /* nodes that have it, those taken out included */
+	uint64_t uses;        /* nodes that have it, those taken out included */
+	uint64_t unseen_uses; /* of these: that no figure shows */
+	bool is_unseen;       /* there are no others: counted in `unseen_bytes` */
 };
 
 /* A handle or a mapping. */
@@ -34,6 +36,7 @@ struct handle_node {
 	uint64_t bytes;   /* of a mapping */
 	uint64_t refs;    /* of a handle, those under release included */
 	uint64_t leaving; /* of refs: under release. In the tree while there are others */
+	bool is_unseen;   /* as a use of its memory, constant */
 	struct memory *memory, *spare;
 	struct handle_node *next; /* in a list of taken mappings */
 };
@@ -50,6 +53,7 @@ struct handle_state {
 	_Atomic unsigned imports[RATION_DEVICES]; /* written under mutex */
 	_Atomic bool has_ended_import[RATION_DEVICES];
 	_Atomic unsigned hosts;
+	_Atomic uint64_t unseen_bytes[RATION_DEVICES]; /* written under mutex */
 };
 PROCESS_STATE(handle_state, state);
 
@@ -120,10 +124,27 @@ static struct memory *find_memory(uint64_t handle)
 	return RB_FIND(memory_tree, &state.s.memories, &want);
 }
 
+/* mutex held: whether the memory, with so many uses, is held by unseen ones alone. */
+static void weigh(struct memory *memory, uint64_t uses)
+{
+	bool is_unseen = uses && uses == memory->unseen_uses;
+
+	if (is_unseen == memory->is_unseen)
+		return;
+	memory->is_unseen = is_unseen;
+	if (is_unseen)
+		atomic_fetch_add(&state.s.unseen_bytes[memory->dev.v], memory->bytes);
+	else
+		atomic_fetch_sub(&state.s.unseen_bytes[memory->dev.v], memory->bytes);
+}
+
+/* mutex held. */
 static void share(struct handle_node *node, struct memory *memory)
 {
 	node->memory = memory;
 	memory->uses++;
+	memory->unseen_uses += node->is_unseen;
+	weigh(memory, memory->uses);
 }
 
 /* mutex held: the node's spare becomes its memory, the one that this handle has from now on. */
@@ -152,6 +173,8 @@ static struct handle_freed leave(struct handle_node *node)
 	node->memory = NULL;
 	if (!memory)
 		return freed;
+	memory->unseen_uses -= node->is_unseen;
+	weigh(memory, memory->uses - 1);
 	freed.dev = memory->dev;
 	if (--memory->uses == 0) {
 		freed.bytes = memory->bytes;
@@ -368,6 +391,17 @@ uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return end;
+}
+
+void handle_use_unseen(struct handle_node *node, uint64_t handle)
+{
+	node->is_unseen = true;
+	handle_use(node, handle);
+}
+
+uint64_t handle_unseen(struct dev dev)
+{
+	return atomic_load(&state.s.unseen_bytes[dev.v]);
 }
 
 struct handle_freed handle_unuse(struct handle_node *node)

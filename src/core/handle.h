@@ -98,6 +98,13 @@ struct handle_freed handle_retain(struct handle_node *node, uint64_t handle);
 struct handle_freed handle_unuse(struct handle_node *node);
 
 /*
+ * As handle_use(), of a use that goes on until handle_unuse() and that the driver's figure for the
+ * process does not show; the bytes of which there is no other.
+ */
+void handle_use_unseen(struct handle_node *node, uint64_t handle);
+uint64_t handle_unseen(struct dev dev);
+
+/*
  * Takes one reference off `handle` before the driver's release; with the last one nobody finds the
  * handle any more. NULL when it is unknown; else handle_released() or handle_release_failed() must
  * follow.

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "core/object.h"
 #include "drv/gpu_pool.h"
+#include "drv/gpu_tiles.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 
@@ -27,13 +28,14 @@ static bool is_freed(uint64_t addr)
 
 static bool reclaim(struct dev dev)
 {
-	bool has_pools = gpu_pool_reclaim(dev);
+	bool has_some = gpu_tiles_settle();
 
+	has_some |= gpu_pool_reclaim(dev);
 	if (object_reclaim(dev, 0))
 		return true;
 	if (object_idle_bytes(dev))
-		return object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS) || has_pools;
-	return has_pools;
+		return object_reclaim(dev, clock_now_ns() + FREED_WAIT_NS) || has_some;
+	return has_some;
 }
 
 const struct gpu_ops gpu_cuda_ops = {

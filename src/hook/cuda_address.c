@@ -6,8 +6,6 @@
 #include "hook/movable.h"
 
 GATED(cuCtxDisablePeerAccess, CUcontext)
-GATED(cuMemMapArrayAsync, CUarrayMapInfo *, unsigned int, CUstream)
-GATED(cuMemMapArrayAsync_ptsz, CUarrayMapInfo *, unsigned int, CUstream)
 GATED(cuMemPoolSetAccess, CUmemoryPool, const CUmemAccessDesc *, size_t)
 
 /* Shared with others. */

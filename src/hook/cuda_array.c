@@ -5,6 +5,7 @@
  */
 #include "base/bytes.h"
 #include "core/gate.h"
+#include "core/tiles.h"
 #include "hook/enter.h"
 #include "hook/output.h"
 #include "hook/room.h"
@@ -103,6 +104,9 @@ enum { LEVELS_MAX = 64, SIDE_MAX = 1 << 18, SIDE_3D_MAX = 1 << 15, CHANNELS_MAX 
 	 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | \
 	 CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)
 
+/* Arrays that take no memory, which is mapped in them later (core/tiles.h). */
+#define TILED_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+
 /*
  * False for what the driver refuses for its arguments, which it looks at before it looks for room.
  * Where it does not after all, nothing is lost: what it took is measured.
@@ -125,7 +129,7 @@ static uint64_t bound(const struct shape *s)
 {
 	uint64_t sum = 0, bytes;
 
-	if (s->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING) || !is_plausible(s))
+	if (s->flags & TILED_FLAGS || !is_plausible(s))
 		return 0;
 	for (unsigned l = 0; l < s->levels && l < LEVELS_MAX; l++) {
 		if (!level_bytes(s, l, &bytes))
@@ -143,6 +147,19 @@ static struct shape shape_of_3d(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level
 			       d->NumChannels, d->Flags,  levels };
 }
 
+/* What is mapped in such an array ends with it; what stood at that place ended unseen. */
+static void note_tiles(const struct shape *s, const void *handle, const void *ctx)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+
+	if (!(s->flags & TILED_FLAGS))
+		return;
+	charge_begin();
+	tiles_made(handle, ctx, s->flags & CUDA_ARRAY3D_DEFERRED_MAPPING, freed_bytes);
+	charge_stale_handles(freed_bytes);
+	charge_over();
+}
+
 /* One create call with its arguments bound: the forms differ in those alone. */
 struct create {
 	void *out_handle; /* CUarray * or CUmipmappedArray * */
@@ -152,6 +169,27 @@ struct create {
 
 typedef CUresult create_fn(const struct create *c);
 typedef CUresult destroy_fn(const void *handle);
+
+/* Ends what is mapped in it too. */
+static CUresult call_to_end(const void *handle, destroy_fn *call)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+	struct tiles_array tiles;
+	CUresult res;
+
+	if (!init_is_member())
+		return GATE_CALL(call(handle));
+	charge_begin();
+	tiles = tiles_take(handle);
+	res = GATE_CALL(call(handle));
+	if (res == CUDA_SUCCESS)
+		tiles_ended(tiles, freed_bytes);
+	else
+		tiles_put_back(tiles);
+	charge_freed_handles(freed_bytes);
+	charge_over();
+	return res;
+}
 
 /*
  * Small ones share what the card gave for the first of them, and it stays until the last has gone:
@@ -164,7 +202,7 @@ static CUresult destroy(const void *handle, destroy_fn *call)
 	CUresult res;
 
 	node = init_is_member() ? charge_take((uint64_t)(uintptr_t)handle, &dev) : NULL;
-	res = GATE_CALL(call(handle));
+	res = call_to_end(handle, call);
 	if (node && res == CUDA_SUCCESS)
 		charge_end_later(node, dev);
 	else if (node)
@@ -202,8 +240,10 @@ static CUresult create(const struct create *c, const struct shape *shape, create
 	}
 	handle = *(const void **)c->out_handle;
 	rc = charge_commit_object(&charge, handle);
-	if (rc == 0)
+	if (rc == 0) {
+		note_tiles(shape, handle, ctx);
 		return CUDA_SUCCESS;
+	}
 	if (rc == -EOVERFLOW) {
 		destroy(handle, undo);
 	} else {

@@ -7,6 +7,7 @@
 #include "core/object_context.h"
 #include "core/promise.h"
 #include "core/small.h"
+#include "core/tiles.h"
 #include "core/untold.h"
 #include "drv/capture.h"
 #include "drv/gpu_cuda.h"
@@ -195,6 +196,16 @@ static void begin_ending(struct ending *e)
 	e->contexts = context_mark();
 }
 
+/* It has ended, with what is mapped in its arrays. */
+static void drop_memory(const struct ending *e)
+{
+	uint64_t freed_bytes[RATION_DEVICES] = { 0 };
+
+	charge_drop_context(e->ctx, e->mark);
+	tiles_end_context(e->ctx, e->contexts, freed_bytes);
+	charge_freed_handles(freed_bytes);
+}
+
 /* After the call that should end it. */
 static CUresult end_context(CUresult res, const struct ending *e)
 {
@@ -207,7 +218,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		capture_end_context(e->ctx);
 	gate_leave(e->was_in);
 	if (res == CUDA_SUCCESS)
-		charge_drop_context(e->ctx, e->mark);
+		drop_memory(e);
 	charge_over();
 	if (res == CUDA_SUCCESS) {
 		cost = context_end(e->context);
@@ -393,7 +404,7 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 		ipc_import_put_back(e.imports);
 		return res;
 	}
-	charge_drop_context(e.ctx, e.mark);
+	drop_memory(&e);
 	charge_over();
 	library_end_context(e.ctx, e.contexts);
 	module_end_context(e.ctx, e.contexts);

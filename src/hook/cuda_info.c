@@ -8,6 +8,7 @@
 #include "core/pool.h"
 #include "drv/gpu_cuda.h"
 #include "drv/gpu_pool.h"
+#include "drv/gpu_tiles.h"
 #include "hook/enter.h"
 #include "shm/residency.h"
 
@@ -59,6 +60,7 @@ static struct quota_share find_share(struct dev *out_dev, int64_t *out_now_ns)
 		gpu_pool_refresh(*out_dev);
 	if (pool_any_orphans(*out_dev))
 		charge_watch(*out_dev);
+	gpu_tiles_settle();
 	charge_settle(*out_dev);
 	*out_now_ns = clock_now_ns();
 	return quota_share(*out_dev, *out_now_ns);

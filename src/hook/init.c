@@ -10,6 +10,7 @@
 #include "core/others.h"
 #include "core/rdma.h"
 #include "core/share.h"
+#include "core/tiles.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
@@ -240,6 +241,7 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	others_init(region, p->slot.index, &others_ops);
 	share_init(region);
 	charge_init(&gpu_cuda_ops);
+	tiles_init();
 	handed_init(region, p->slot.index);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);

@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "core/charge.h"
 #include "core/root.h"
+#include "drv/gpu_tiles.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
 #include "shm/kept.h"
@@ -216,6 +217,7 @@ static uint64_t viewer_used(struct region *region, int d)
 
 static uint64_t member_used(struct dev dev)
 {
+	gpu_tiles_settle();
 	charge_settle(dev);
 	quota_settle(dev);
 	return quota_used(dev);

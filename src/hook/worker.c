@@ -14,6 +14,7 @@
 #include "core/watch.h"
 #include "drv/gpu_bo.h"
 #include "drv/gpu_heap.h"
+#include "drv/gpu_tiles.h"
 #include "drv/real.h"
 #include "drv/sample_nvml.h"
 #include "hook/init.h"
@@ -65,6 +66,7 @@ static void look(void)
 	quota_hold_slot();
 	handed_hold();
 	quota_tidy(clock_now_ns());
+	gpu_tiles_settle();
 	for (int d = 0; d < RATION_DEVICES; d++)
 		handed_settle((struct dev){ d });
 	if (!watch_is_due(&worker.s.watch, gate_passes()) && !handed_has_imported())

@@ -35,6 +35,7 @@ ROWS = [
     Row("create", 2 * MIB), Row("create", 64 * MIB),
     Row("array-1d", 2 * MIB), Row("array-2d", 8 * MIB), Row("array-3d", 8 * MIB),
     Row("array-layered", 8 * MIB), Row("mipmap", 8 * MIB),
+    Row("sparse", 32 * MIB, shows=False),
     Row("graph", 32 * MIB), Row("graph", 2 * MIB),
     Row("context", 0, most=64), Row("context-v4", 0, most=64), Row("green", 0, most=512),
     Row("module", 16 * MIB), Row("library", 16 * MIB), Row("heap", 16 * MIB),

@@ -28,6 +28,9 @@ struct matrix_way {
 /* The way of that name; NULL when there is none. */
 const struct matrix_way *matrix_way_find(const char *name);
 
+/* Memory that is held by a sparse array alone (matrix_sparse.c). */
+extern const struct matrix_way matrix_sparse;
+
 /* Ways that need a second process of the tenant (matrix_share.c). */
 extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_share_external,
 	matrix_share_pool;

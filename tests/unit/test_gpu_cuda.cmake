@@ -1,1 +1,1 @@
-ration_take(${RATION_TEST} drv/gpu_cuda drv/gpu_event drv/gpu_pool drv/relaxed drv/visit)
+ration_take(${RATION_TEST} drv/gpu_cuda drv/gpu_event drv/gpu_pool drv/gpu_tiles drv/relaxed drv/visit)

@@ -19,10 +19,9 @@ int cuda_shared_reopen(int fd);
  * named first if that is 0. */
 CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export);
 
-/* What keeps memory: no descriptor, and no fork child has it. NULL when there is none to be had.
- * `export` is what machine_export_find() says of the file. */
-void *cuda_shared_keep(int fd, uint64_t *out_export);
-void cuda_shared_let_go(void *keep);
+/* This process imports what the file's memory is named by: machine_import.h. Both are 0 of memory
+ * that nothing names. */
+CUresult cuda_shared_import(int fd, uint64_t *out_export, uint32_t *out_import);
 
 /* Makes it larger. 0 or -1. */
 int cuda_shared_grow(int fd, uint64_t bytes);

@@ -49,6 +49,7 @@ struct machine_process {
 	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
 	bool has_context;      /* it has made a CUDA context: NVML lists only those */
 	unsigned slice;        /* where it is on a divided card; else 0 */
+	uint64_t pid_namespace; /* its own, by inode number; 0 = unknown */
 };
 
 /* Opens (and, first of all, creates) the machine. Idempotent, thread safe, and right in a fork

@@ -65,12 +65,19 @@ int cuda_shared_reopen(int fd)
 	return high;
 }
 
-CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export)
+CUresult cuda_shared_name(int index, uint64_t bytes, uint64_t *export)
 {
 	if (!*export)
 		*export = machine_export_new(index, bytes);
-	if (!*export)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	return *export ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export)
+{
+	CUresult res = cuda_shared_name(index, bytes, export);
+
+	if (res != CUDA_SUCCESS)
+		return res;
 	return machine_export_mark(fd, *export) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 

@@ -15,8 +15,10 @@ int cuda_shared_new(enum shared_kind kind, int index, uint64_t bytes);
 /* The same file by an open file description of its own: a descriptor, likewise. */
 int cuda_shared_reopen(int fd);
 
-/* The open file description of `fd` keeps `bytes` of device `index`, which *export names. It is
- * named first if that is 0. */
+/* Names `bytes` of device `index`, if *export is 0 (machine_export.h). */
+CUresult cuda_shared_name(int index, uint64_t bytes, uint64_t *export);
+
+/* The same, and the open file description of `fd` keeps them. */
 CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export);
 
 /* This process imports what the file's memory is named by: machine_import.h. Both are 0 of memory

@@ -88,6 +88,7 @@ static uint64_t take_from(uint32_t first, int i, uint64_t bytes)
 			continue;
 		atomic_store(&e->device, (uint32_t)i);
 		atomic_store(&e->bytes, bytes);
+		atomic_store(&e->is_marked, 0);
 		atomic_store(&self->file->exports_free, index + 1);
 		return name_of(index);
 	}
@@ -119,6 +120,10 @@ uint64_t machine_export_new(int i, uint64_t bytes)
 
 int machine_export_mark(int fd, uint64_t export)
 {
+	struct machine_export *e = find(export);
+
+	if (e)
+		atomic_store(&e->is_marked, 1);
 	return machine_byte_set(fd, F_RDLCK, (int64_t) export);
 }
 
@@ -152,6 +157,13 @@ static void orphan(struct machine_export *e)
 	atomic_store(&e->vain_looks, 0);
 	atomic_store(&e->heir, 0);
 	atomic_store(&e->owner, ORPHAN);
+}
+
+bool machine_export_is_orphan(uint64_t export)
+{
+	const struct machine_export *e = find(export);
+
+	return e && atomic_load(&e->owner) == ORPHAN;
 }
 
 void machine_export_end(uint64_t export)
@@ -257,27 +269,33 @@ static void free_place(uint32_t index)
 		atomic_store(&machine_self()->file->exports_free, index);
 }
 
-/* What cannot be told is taken for kept: a device never gives out more than it has. */
+/* Of those orphans of device i that ever had descriptors, which have one still. */
+static void look_for_open(int i, struct sight *sight)
+{
+	uint32_t index = 0, count = end();
+
+	while (index < count && !(is_orphan(index, i) && atomic_load(&at(index)->is_marked)))
+		index++;
+	/* What cannot be told is taken for kept: a device never gives out more than it has. */
+	if (index < count && look(sight))
+		memset(sight, 0xff, sizeof(*sight));
+}
+
 uint64_t machine_export_kept(int i)
 {
-	uint32_t first = 0, count = end();
+	uint32_t count = end();
 	uint64_t kept_bytes = 0;
-	struct sight sight;
-	int err;
+	struct sight sight = { { 0 } };
 
-	while (first < count && !is_orphan(first, i))
-		first++;
-	if (first == count)
-		return 0;
-	err = look(&sight);
-	for (uint32_t index = first; index < count; index++) {
+	look_for_open(i, &sight);
+	for (uint32_t index = 0; index < count; index++) {
 		struct machine_export *e = at(index);
 		uint32_t heir = 0;
 		bool is_open;
 
 		if (!is_orphan(index, i))
 			continue;
-		is_open = err || sight.is_seen[index / 8] >> (index % 8) & 1;
+		is_open = atomic_load(&e->is_marked) && sight.is_seen[index / 8] >> (index % 8) & 1;
 		if (!is_open)
 			heir = machine_import_last(name_of(index));
 		atomic_store(&e->heir, heir);

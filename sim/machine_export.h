@@ -30,6 +30,9 @@ uint64_t machine_export_find(int fd);
 /* The device that it is memory of; -1 when there is no such memory. */
 int machine_export_device(uint64_t export);
 
+/* True when its process has it no longer. The lock of its device is held. */
+bool machine_export_is_orphan(uint64_t export);
+
 /* Device i's lock is held: it is an orphan from now on; the same for all of a slot. */
 void machine_export_end(uint64_t export);
 void machine_export_end_all(int slot, int i);

@@ -96,8 +96,8 @@ struct machine_export {
 	_Atomic uint32_t uses;       /* that it had before */
 	_Atomic uint32_t vain_looks; /* for what keeps it since it is nobody's */
 	_Atomic uint64_t bytes;
-	_Atomic uint32_t heir; /* slot + 1 of whose figure it was in at the last look; 0: nobody's */
-	uint32_t pad;
+	_Atomic uint32_t heir; /* slot + 1: in whose figure it was at the last look; 0: nobody's */
+	_Atomic uint32_t is_marked; /* a descriptor of it was made; any process */
 };
 
 /* One import of such memory: machine_import.c. */
@@ -131,10 +131,11 @@ struct machine_file {
 	uint32_t key;                  /* by which locks elsewhere name this machine; random */
 	_Atomic uint32_t exports_end;  /* no export from here on was ever used */
 	_Atomic uint32_t exports_free; /* where a free one is likely */
-	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
-	_Atomic uint32_t imports_end;  /* no import from here on was ever used */
+	_Atomic uint32_t slots_end;   /* no slot from here on was ever used; under the setup byte */
+	_Atomic uint32_t imports_end; /* no import from here on was ever used */
+	_Atomic uint32_t imports_free; /* where a free one is likely */
 	_Atomic uint64_t imports_made; /* since the machine was set up */
-	_Atomic int64_t started_ns; /* CLOCK_MONOTONIC: when all contexts asked for are made */
+	_Atomic int64_t started_ns;    /* CLOCK_MONOTONIC: when all contexts asked for are made */
 	struct machine_config config;
 	char settings[MACHINE_SETTINGS_BYTES]; /* as they were written, for people; maybe cut */
 	struct machine_state state[MACHINE_DEVICES];

@@ -6,11 +6,19 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* This process imports `export`, which something keeps meanwhile; *out_import names it, never 0.
  * 0; -ESTALE when there is no such memory; -ENOSPC when the table is full. */
 int machine_import_new(uint64_t export, uint32_t *out_import);
+
+/* The same of memory that nothing else keeps; -ESTALE also when its process has let go of it and
+ * nobody has imported it. */
+int machine_import_open(uint64_t export, uint32_t *out_import);
+
+/* Whether a living process has imported it. */
+bool machine_import_is_any(uint64_t export);
 
 /* Gives it up; 0: there is none. */
 void machine_import_end(uint32_t import);

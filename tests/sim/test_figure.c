@@ -124,21 +124,21 @@ static int64_t grown(int who)
 }
 
 /* It is in the figure of this actor alone, once, and the card has it in use once. */
-#define IS_IN_FIGURE_OF(owner)                                                         \
-	do {                                                                           \
-		TRUE(nvml_used_bytes(all.card) == all.begun + PIECE);                  \
-		for (int who = 0; who < ACTORS; who++)                                 \
-			TRUE(!actors[who].pid ||                                       \
-			     grown(who) == (who == (owner) ? (int64_t)PIECE : 0));     \
+#define IS_IN_FIGURE_OF(owner)                                                     \
+	do {                                                                       \
+		TRUE(nvml_used_bytes(all.card) == all.begun + PIECE);              \
+		for (int who = 0; who < ACTORS; who++)                             \
+			TRUE(!actors[who].pid ||                                   \
+			     grown(who) == (who == (owner) ? (int64_t)PIECE : 0)); \
 	} while (0)
 
 #define IS_IN_NO_FIGURE() IS_IN_FIGURE_OF(-1)
 
-#define IS_GONE()                                                                      \
-	do {                                                                           \
-		TRUE(nvml_used_bytes(all.card) == all.begun);                          \
-		for (int who = 0; who < ACTORS; who++)                                 \
-			TRUE(!actors[who].pid || grown(who) == 0);                     \
+#define IS_GONE()                                                  \
+	do {                                                       \
+		TRUE(nvml_used_bytes(all.card) == all.begun);      \
+		for (int who = 0; who < ACTORS; who++)             \
+			TRUE(!actors[who].pid || grown(who) == 0); \
 	} while (0)
 
 /* Whatever descriptors and imports there are. */

@@ -151,8 +151,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_entries_are_used_again, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_memory_without_imports_is_gone, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_killed_importers_leave_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_memory_without_imports_is_gone, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_killed_importers_leave_nothing, setup,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

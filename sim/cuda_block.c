@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_context.h"
 #include "cuda_heap.h"
+#include "machine_import.h"
 
 enum { UNITS = 4096 };
 
@@ -14,8 +16,9 @@ struct cuda_block {
 	uint64_t export; /* machine_export.h; 0: no descriptor keeps it */
 	struct CUctx_st *ctx;
 	bool is_array;
-	int used_units;
+	int used_units, lent_units;
 	unsigned char used[UNITS / 8]; /* a bit per unit */
+	unsigned char lent[UNITS / 8]; /* of them, freed while other processes have it mapped */
 	struct cuda_block *next, **link;
 };
 
@@ -35,6 +38,25 @@ static void mark(struct cuda_block *b, int first, int count, bool used)
 			b->used[i / 8] &= (unsigned char)~(1u << (i % 8));
 	}
 	b->used_units += used ? count : -count;
+}
+
+static void lend(struct cuda_block *b, int first, int count)
+{
+	for (int i = first; i < first + count; i++)
+		b->lent[i / 8] |= (unsigned char)(1u << (i % 8));
+	b->lent_units += count;
+}
+
+/* What was lent is free when no other process has the block mapped. */
+static void take_back(struct cuda_block *b)
+{
+	if (!b->lent_units || machine_import_is_any(b->export))
+		return;
+	for (int i = 0; i < UNITS / 8; i++)
+		b->used[i] &= (unsigned char)~b->lent[i];
+	b->used_units -= b->lent_units;
+	b->lent_units = 0;
+	memset(b->lent, 0, sizeof(b->lent));
 }
 
 /* First run of `count` free units, or -1. */
@@ -100,7 +122,10 @@ int cuda_block_take(struct CUctx_st *ctx, bool is_array, uint64_t size_bytes, ui
 	int first = -1;
 
 	for (b = blocks; b; b = b->next) {
-		if (b->ctx != ctx || b->is_array != is_array || UNITS - b->used_units < count)
+		if (b->ctx != ctx || b->is_array != is_array)
+			continue;
+		take_back(b);
+		if (UNITS - b->used_units < count)
 			continue;
 		first = find_run(b, count);
 		if (first >= 0)
@@ -125,9 +150,13 @@ uint64_t *cuda_block_export(struct cuda_block *block)
 
 void cuda_block_give(struct cuda_block *block, uint64_t address, uint64_t size_bytes)
 {
-	mark(block, (int)((address - block->start) / BLOCK_UNIT_BYTES), units_of(size_bytes),
-	     false);
-	if (block->used_units)
+	int first = (int)((address - block->start) / BLOCK_UNIT_BYTES);
+
+	if (block->export && machine_import_is_any(block->export))
+		lend(block, first, units_of(size_bytes));
+	else
+		mark(block, first, units_of(size_bytes), false);
+	if (block->used_units > block->lent_units)
 		return;
 	*block->link = block->next;
 	if (block->next)

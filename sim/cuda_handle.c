@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cuda_call.h"
@@ -13,9 +12,9 @@
 #include "cuda_object.h"
 #include "cuda_shared.h"
 #include "machine_hidden.h"
+#include "machine_import.h"
 
-static uint64_t last_id;           /* the driver's lock */
-static struct cuda_handle *shared; /* the driver's lock */
+static uint64_t last_id; /* the driver's lock */
 
 struct cuda_handle *cuda_handle_find(CUmemGenericAllocationHandle handle)
 {
@@ -46,50 +45,22 @@ static void give_memory(const struct cuda_handle *handle)
 		cuda_heap_give(handle->index, handle->address, handle->size_bytes, handle->export);
 	else if (handle->index != HEAP_HOST && !handle->is_imported)
 		machine_give_exported(handle->index, handle->size_bytes, handle->export);
-	cuda_shared_let_go(handle->keep);
+	machine_import_end(handle->import);
 	if (handle->fd >= 0)
 		close(handle->fd);
 }
 
-static void leave_shared(const struct cuda_handle *handle)
-{
-	struct cuda_handle **link = &shared;
-
-	while (*link && *link != handle)
-		link = &(*link)->next_shared;
-	if (*link)
-		*link = handle->next_shared;
-}
-
-/* The handle of this process that has this file; NULL when there is none. */
-static struct cuda_handle *find_shared(int fd)
-{
-	struct stat file, st;
-
-	if (fstat(fd, &file) != 0)
-		return NULL;
-	for (struct cuda_handle *h = shared; h; h = h->next_shared)
-		if (fstat(h->fd, &st) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino)
-			return h;
-	return NULL;
-}
-
 void cuda_handle_put(struct cuda_handle *handle)
 {
-	while (handle && --handle->references == 0) {
-		struct cuda_handle *origin = handle->origin;
-
+	if (--handle->references == 0) {
 		cuda_object_remove(handle);
-		leave_shared(handle);
 		give_memory(handle);
 		if (handle->index == HEAP_HOST)
 			machine_host_handle(false);
 		free(handle);
-		/* An import held what it was made of. */
-		handle = origin;
+		return;
 	}
-	if (handle && handle->references == handle->tiles && !handle->is_hidden &&
-	    !handle->is_imported) {
+	if (handle->references == handle->tiles && !handle->is_hidden && !handle->is_imported) {
 		handle->is_hidden = true;
 		machine_hide(handle->index, handle->size_bytes);
 	}
@@ -172,12 +143,6 @@ static CUresult publish(const struct cuda_handle *description, struct cuda_handl
 		free(h);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (h->fd >= 0 && !h->is_imported) {
-		h->next_shared = shared;
-		shared = h;
-	}
-	if (h->origin)
-		h->origin->references++;
 	if (h->index == HEAP_HOST)
 		machine_host_handle(true);
 	*out_handle = h;
@@ -309,7 +274,6 @@ CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	h.origin = find_shared(fd);
 	h.index = h.dev < 0 ? HEAP_HOST : cuda_device_index(h.dev);
 	h.prop.location.type = h.dev < 0 ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
 	h.prop.location.id = h.dev < 0 ? 0 : h.dev;
@@ -318,10 +282,11 @@ CUresult cuda_handle_import(int fd, struct cuda_handle **out_handle)
 	h.fd = cuda_shared_reopen(fd);
 	if (h.fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
-	h.keep = cuda_shared_keep(fd, &h.export);
-	res = h.keep ? publish(&h, out_handle) : CUDA_ERROR_OPERATING_SYSTEM;
+	res = cuda_shared_import(fd, &h.export, &h.import);
+	if (res == CUDA_SUCCESS)
+		res = publish(&h, out_handle);
 	if (res != CUDA_SUCCESS) {
-		cuda_shared_let_go(h.keep);
+		machine_import_end(h.import);
 		close(h.fd);
 	}
 	return res;

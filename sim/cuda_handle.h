@@ -17,17 +17,14 @@ struct cuda_handle {
 	CUdevice dev;     /* -1: on the host */
 	uint64_t address; /* in the heap; 0: in a file of its own */
 	int fd;           /* the file, when it can be shared; else -1 */
-	void *keep;       /* of an import: what keeps the memory, whoever made it */
+	uint32_t import;  /* of an import: machine_import.h; 0: nobody counts it */
 	int is_imported;  /* its memory is counted where it was made */
-	struct cuda_handle
-		*origin; /* of an import: the handle it was made of, if in this process */
 	/* the driver's lock */
-	uint64_t export;                 /* machine_export.h; 0: no descriptor keeps it */
-	int references;                  /* by handle and by mapping */
-	int handles;                     /* by handle alone */
-	int tiles;                       /* by mappings in sparse arrays alone */
-	int is_hidden;                   /* those are all: no figure shows it */
-	struct cuda_handle *next_shared; /* of those with a file that are not imported */
+	uint64_t export; /* machine_export.h; 0: no descriptor keeps it */
+	int references;  /* by handle and by mapping */
+	int handles;     /* by handle alone */
+	int tiles;       /* by mappings in sparse arrays alone */
+	int is_hidden;   /* those are all: no figure shows it */
 };
 
 /* The memory behind a handle the program holds; NULL when there is none. */

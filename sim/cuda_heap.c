@@ -3,17 +3,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "cuda_extent.h"
 #include "machine.h"
+#include "machine_import.h"
 
 enum { WINDOW_ATTEMPTS = 8 };
 
 #define USABLE_BYTES ((uint64_t)256 << 20)
 #define HOST_WINDOW_BYTES ((uint64_t)1 << 40)
+
+/* What was given back while other processes have its bytes mapped: nobody else gets them. */
+struct lent {
+	uint64_t address, size_bytes, export;
+	struct lent *next;
+};
 
 struct heap {
 	uint64_t base, size_bytes;
@@ -21,6 +29,7 @@ struct heap {
 				* checker that looks at all there is */
 	int fd;                /* -1: pages without a file, known to this process only */
 	struct cuda_extents free;
+	struct lent *lent;
 };
 
 static struct heap heaps[MACHINE_DEVICES + 1]; /* the driver's lock; the host's is the last */
@@ -123,6 +132,30 @@ static int make_usable(struct heap *h, uint64_t end)
 	return 0;
 }
 
+static void make_free(struct heap *h, uint64_t address, uint64_t size_bytes)
+{
+	madvise((void *)address, size_bytes, MADV_REMOVE);
+	cuda_extent_add(&h->free, address, size_bytes);
+}
+
+/* What no other process has mapped any more is free. */
+static void take_back(struct heap *h)
+{
+	struct lent **link = &h->lent;
+
+	while (*link) {
+		struct lent *lent = *link;
+
+		if (machine_import_is_any(lent->export)) {
+			link = &lent->next;
+			continue;
+		}
+		*link = lent->next;
+		make_free(h, lent->address, lent->size_bytes);
+		free(lent);
+	}
+}
+
 int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
 {
 	int err = cuda_heap_open(index);
@@ -133,6 +166,7 @@ int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
 		return -ENOMEM;
 	if (index != HEAP_HOST && machine_take(index, size_bytes) != 0)
 		return -ENOMEM;
+	take_back(get(index));
 	err = cuda_extent_take(&get(index)->free, size_bytes, HEAP_BLOCK_BYTES, out_address);
 	if (err == 0 && make_usable(get(index), *out_address + size_bytes) != 0) {
 		cuda_extent_add(&get(index)->free, *out_address, size_bytes);
@@ -148,10 +182,19 @@ int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address)
 
 void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes, uint64_t export)
 {
-	madvise((void *)address, size_bytes, MADV_REMOVE);
-	cuda_extent_add(&get(index)->free, address, size_bytes);
-	if (index != HEAP_HOST)
-		machine_give_exported(index, size_bytes, export);
+	struct heap *h = get(index);
+	struct lent *lent;
+
+	if (index == HEAP_HOST || !machine_give_exported(index, size_bytes, export)) {
+		make_free(h, address, size_bytes);
+		return;
+	}
+	/* Without a note of it nobody ever gets it. */
+	lent = malloc(sizeof(*lent));
+	if (!lent)
+		return;
+	*lent = (struct lent){ address, size_bytes, export, h->lent };
+	h->lent = lent;
 }
 
 static struct heap *heap_of(uint64_t address)

@@ -16,7 +16,8 @@ enum { HEAP_HOST = -1 };
  * HEAP_HOST. 0 with its address, or -ENOMEM. */
 int cuda_heap_take(int index, uint64_t size_bytes, uint64_t *out_address);
 
-/* Gives it back; its contents are gone. `export` as for machine_give_exported(). */
+/* Gives it back; its contents are gone, where no other process has them mapped. `export` as for
+ * machine_give_exported(). */
 void cuda_heap_give(int index, uint64_t address, uint64_t size_bytes, uint64_t export);
 
 /* Makes the bytes at `address` appear at `target` too, replacing what is mapped there. 0 or

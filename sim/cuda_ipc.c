@@ -1,5 +1,6 @@
 #include "cuda_ipc.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuda_block.h"
 #include "cuda_call.h"
 #include "cuda_context.h"
 #include "cuda_device.h"
 #include "cuda_heap.h"
 #include "cuda_memory.h"
+#include "cuda_shared.h"
 #include "cuda_stream.h"
+#include "machine_import.h"
 
 #define IPC_MAGIC 0x696d6973u
+
+enum { OWN, SHARED, PARTS }; /* of an allocation: blocks of its own, one that it shares */
 
 /* The 64 bytes of a handle: which file of which process holds the memory, and where in it. */
 struct ipc {
@@ -25,10 +31,9 @@ struct ipc {
 	int32_t index;         /* of the device in the machine */
 	uint64_t inode;        /* of the file: the process may be another one by now */
 	uint64_t block_offset; /* of the allocation's first block in the file */
-	uint64_t block_bytes;
 	uint64_t inner_offset; /* of the allocation in there */
 	uint64_t size_bytes;
-	uint64_t unused;
+	uint64_t names[PARTS]; /* machine_export.h; 0: it has none */
 };
 
 _Static_assert(sizeof(struct ipc) == sizeof(CUipcMemHandle), "a handle has 64 bytes");
@@ -38,13 +43,38 @@ struct opened {
 	struct ipc ipc;
 	struct cuda_range *range;
 	uint64_t map_start;
+	uint32_t imports[PARTS]; /* machine_import.h */
 	int count;
 	struct opened *next;
 };
 
 static struct opened *all; /* the driver's lock */
 
-static CUresult export(const struct cuda_range *range, struct ipc *out)
+static uint64_t block_bytes(const struct ipc *ipc)
+{
+	return (ipc->inner_offset + ipc->size_bytes + HEAP_BLOCK_BYTES - 1) &
+	       ~(HEAP_BLOCK_BYTES - 1);
+}
+
+/* Who opens it keeps it by these names. */
+static CUresult name_parts(struct cuda_range *range, uint64_t *out_names)
+{
+	uint64_t own_bytes = cuda_memory_own_bytes(range);
+	CUresult res = CUDA_SUCCESS;
+
+	if (own_bytes)
+		res = cuda_shared_name(range->ctx->index, own_bytes, &range->export);
+	if (res == CUDA_SUCCESS && range->block)
+		res = cuda_shared_name(range->ctx->index, HEAP_BLOCK_BYTES,
+				       cuda_block_export(range->block));
+	if (res != CUDA_SUCCESS)
+		return res;
+	out_names[OWN] = range->export;
+	out_names[SHARED] = range->block ? *cuda_block_export(range->block) : 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult export(struct cuda_range *range, struct ipc *out)
 {
 	uint64_t first = range->start & ~(HEAP_BLOCK_BYTES - 1), offset;
 	uint64_t inner = range->start - first;
@@ -60,12 +90,10 @@ static CUresult export(const struct cuda_range *range, struct ipc *out)
 		.index = range->ctx->index,
 		.inode = st.st_ino,
 		.block_offset = offset,
-		.block_bytes = (inner + range->size_bytes + HEAP_BLOCK_BYTES - 1) &
-			       ~(HEAP_BLOCK_BYTES - 1),
 		.inner_offset = inner,
 		.size_bytes = range->size_bytes,
 	};
-	return CUDA_SUCCESS;
+	return name_parts(range, out->names);
 }
 
 /* Only what cuMemAlloc gave can be shared so. */
@@ -98,8 +126,9 @@ static int open_file(const struct ipc *ipc)
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) == 0 && st.st_ino == ipc->inode && ipc->size_bytes &&
-	    ipc->inner_offset + ipc->size_bytes <= ipc->block_bytes &&
-	    ipc->block_offset + ipc->block_bytes <= (uint64_t)st.st_size)
+	    ipc->inner_offset < HEAP_BLOCK_BYTES && ipc->size_bytes <= (uint64_t)st.st_size &&
+	    ipc->block_offset <= (uint64_t)st.st_size &&
+	    block_bytes(ipc) <= (uint64_t)st.st_size - ipc->block_offset)
 		return fd;
 	close(fd);
 	return -1;
@@ -121,20 +150,39 @@ static CUresult map_file(const struct ipc *ipc, struct CUctx_st *ctx, struct cud
 
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_HANDLE;
-	map = mmap(NULL, ipc->block_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+	map = mmap(NULL, block_bytes(ipc), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
 		   (off_t)ipc->block_offset);
 	close(fd);
 	if (map == MAP_FAILED)
 		return CUDA_ERROR_MAP_FAILED;
-	madvise(map, ipc->block_bytes, MADV_DONTFORK);
+	madvise(map, block_bytes(ipc), MADV_DONTFORK);
 	*range = (struct cuda_range){ .start = (uint64_t)map + ipc->inner_offset,
 				      .size_bytes = ipc->size_bytes,
 				      .kind = RANGE_IPC,
 				      .dev = ordinal_of(ipc->index),
 				      .ctx = ctx,
-				      .taken_bytes = ipc->block_bytes };
+				      .taken_bytes = block_bytes(ipc) };
 	*out_map = (uint64_t)map;
 	return CUDA_SUCCESS;
+}
+
+static void end_imports(struct opened *o)
+{
+	for (int part = 0; part < PARTS; part++)
+		machine_import_end(o->imports[part]);
+}
+
+/* What its process has freed and nobody has open is not to be had. */
+static CUresult import_parts(const struct ipc *ipc, struct opened *o)
+{
+	int err = 0;
+
+	for (int part = 0; part < PARTS && !err; part++)
+		if (ipc->names[part])
+			err = machine_import_open(ipc->names[part], &o->imports[part]);
+	if (!err)
+		return CUDA_SUCCESS;
+	return err == -ENOSPC ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult open_new(const struct ipc *ipc, struct CUctx_st *ctx, CUdeviceptr *out_address)
@@ -145,13 +193,15 @@ static CUresult open_new(const struct ipc *ipc, struct CUctx_st *ctx, CUdevicept
 
 	if (!range || !o)
 		goto out_free;
-	res = map_file(ipc, ctx, range, &o->map_start);
+	res = import_parts(ipc, o);
+	if (res == CUDA_SUCCESS)
+		res = map_file(ipc, ctx, range, &o->map_start);
 	if (res != CUDA_SUCCESS)
-		goto out_free;
+		goto out_end;
 	if (cuda_range_insert(range) != 0) {
-		munmap((void *)o->map_start, ipc->block_bytes);
+		munmap((void *)o->map_start, range->taken_bytes);
 		res = CUDA_ERROR_OUT_OF_MEMORY;
-		goto out_free;
+		goto out_end;
 	}
 	o->ipc = *ipc;
 	o->range = range;
@@ -161,6 +211,8 @@ static CUresult open_new(const struct ipc *ipc, struct CUctx_st *ctx, CUdevicept
 	*out_address = range->start;
 	return CUDA_SUCCESS;
 
+out_end:
+	end_imports(o);
 out_free:
 	free(range);
 	free(o);
@@ -212,6 +264,7 @@ void cuda_ipc_release(struct cuda_range *range)
 			continue;
 		*link = o->next;
 		munmap((void *)o->map_start, range->taken_bytes);
+		end_imports(o);
 		free(o);
 		return;
 	}

@@ -1,5 +1,6 @@
 #include "cuda_shared.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "cuda_device.h"
 #include "cuda_heap.h"
 #include "machine_export.h"
+#include "machine_import.h"
 
 static const char *const prefixes[] = { [SHARED_HANDLE] = "sim-vmm:", [SHARED_POOL] = "sim-pool:" };
 
@@ -63,40 +65,52 @@ int cuda_shared_reopen(int fd)
 	return high;
 }
 
-CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export)
+CUresult cuda_shared_name(int index, uint64_t bytes, uint64_t *export)
 {
 	if (!*export)
 		*export = machine_export_new(index, bytes);
-	if (!*export)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	return *export ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export)
+{
+	CUresult res = cuda_shared_name(index, bytes, export);
+
+	if (res != CUDA_SUCCESS)
+		return res;
 	return machine_export_mark(fd, *export) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-/* A mapping holds the open file description, and with it the lock. */
-void *cuda_shared_keep(int fd, uint64_t *out_export)
+/* Marked meanwhile, since the program may close `fd`; said, not left to close: a child forked
+ * meanwhile has a copy. */
+static int import_marked(int fd, uint64_t export, uint32_t *out_import)
 {
-	size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	int own = cuda_shared_reopen(fd);
-	void *keep = MAP_FAILED;
+	int err = machine_export_mark(fd, export);
+
+	if (err)
+		return err;
+	err = machine_import_new(export, out_import);
+	machine_export_unmark(fd, export);
+	return err;
+}
+
+CUresult cuda_shared_import(int fd, uint64_t *out_export, uint32_t *out_import)
+{
+	int own = cuda_shared_reopen(fd), err = 0;
+	uint32_t import = 0;
 	uint64_t export;
 
 	if (own < 0)
-		return NULL;
+		return CUDA_ERROR_OPERATING_SYSTEM;
 	export = machine_export_find(own);
-	if (!export || machine_export_mark(own, export) == 0)
-		keep = mmap(NULL, page_bytes, PROT_NONE, MAP_SHARED, own, 0);
+	if (export)
+		err = import_marked(own, export, &import);
 	close(own);
-	if (keep == MAP_FAILED)
-		return NULL;
-	madvise(keep, page_bytes, MADV_DONTFORK);
+	if (err)
+		return err == -ENOSPC ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
 	*out_export = export;
-	return keep;
-}
-
-void cuda_shared_let_go(void *keep)
-{
-	if (keep)
-		munmap(keep, (size_t)sysconf(_SC_PAGESIZE));
+	*out_import = import;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_shared_read(enum shared_kind kind, int fd, CUdevice *out_dev, uint64_t *out_bytes)

@@ -15,14 +15,15 @@ int cuda_shared_new(enum shared_kind kind, int index, uint64_t bytes);
 /* The same file by an open file description of its own: a descriptor, likewise. */
 int cuda_shared_reopen(int fd);
 
-/* The open file description of `fd` keeps `bytes` of device `index`, which *export names. It is
- * named first if that is 0. */
+/* Names `bytes` of device `index`, if *export is 0 (machine_export.h). */
+CUresult cuda_shared_name(int index, uint64_t bytes, uint64_t *export);
+
+/* The same, and the open file description of `fd` keeps them. */
 CUresult cuda_shared_mark(int fd, int index, uint64_t bytes, uint64_t *export);
 
-/* What keeps memory: no descriptor, and no fork child has it. NULL when there is none to be had.
- * `export` is what machine_export_find() says of the file. */
-void *cuda_shared_keep(int fd, uint64_t *out_export);
-void cuda_shared_let_go(void *keep);
+/* This process imports what the file's memory is named by: machine_import.h. Both are 0 of memory
+ * that nothing names. */
+CUresult cuda_shared_import(int fd, uint64_t *out_export, uint32_t *out_import);
 
 /* Makes it larger. 0 or -1. */
 int cuda_shared_grow(int fd, uint64_t bytes);

@@ -44,11 +44,12 @@ struct machine_device {
 
 struct machine_process {
 	uint32_t pid; /* in the reader's pid namespace, or the host's; 0 where it cannot be known */
-	uint64_t used_bytes;   /* device memory this process holds, without managed memory */
-	uint32_t sm_util_pct;  /* share of the last second in which its kernels ran, 0..100 */
-	uint64_t last_seen_us; /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
-	bool has_context;      /* it has made a CUDA context: NVML lists only those */
-	unsigned slice;        /* where it is on a divided card; else 0 */
+	uint64_t used_bytes;    /* device memory this process holds, without managed memory */
+	uint32_t sm_util_pct;   /* share of the last second in which its kernels ran, 0..100 */
+	uint64_t last_seen_us;  /* CLOCK_REALTIME of the last busy moment, 0 = never busy */
+	bool has_context;       /* it has made a CUDA context: NVML lists only those */
+	unsigned slice;         /* where it is on a divided card; else 0 */
+	uint64_t pid_namespace; /* its own, by inode number; 0 = unknown */
 };
 
 /* Opens (and, first of all, creates) the machine. Idempotent, thread safe, and right in a fork
@@ -91,9 +92,10 @@ void machine_start_context(void);
 /* Gives `bytes` of this process's memory on device i back. */
 void machine_give(int i, uint64_t bytes);
 
-/* The same of memory that descriptors may keep (machine_export.h): as long as they do, the device
- * has it in use and this process does not. `export` may be 0: there are none. */
-void machine_give_exported(int i, uint64_t bytes, uint64_t export);
+/* The same of memory that descriptors or imports may keep (machine_export.h): as long as they do, the
+ * device has it in use and this process does not. `export` may be 0: there are none. True when
+ * there are imports: its bytes are in use. */
+bool machine_give_exported(int i, uint64_t bytes, uint64_t export);
 
 /* The same for managed memory, which the device lacks but no process's figure shows. */
 int machine_take_managed(int i, uint64_t bytes);

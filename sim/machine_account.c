@@ -1,6 +1,7 @@
 /* Who holds how much of a device. */
 #include "machine_export.h"
 #include "machine_file.h"
+#include "machine_import.h"
 
 #include <errno.h>
 
@@ -67,20 +68,23 @@ int machine_take_managed(int i, uint64_t bytes)
 	return take_or_reap(i, bytes, bytes);
 }
 
-static void give(int i, uint64_t bytes, uint64_t managed_bytes, uint64_t export)
+static bool give(int i, uint64_t bytes, uint64_t managed_bytes, uint64_t export)
 {
 	struct machine_self *self = machine_self();
 	struct machine_state *state;
 	struct machine_share *share;
+	bool is_imported = false;
 	uint64_t held_bytes;
 
 	if (i < 0 || i >= machine_count())
-		return;
+		return false;
 	state = &self->file->state[i];
 	share = &self->file->slot[self->slot].share[i];
 	machine_lock(i, -1);
-	if (export)
+	if (export) {
 		machine_export_end(export);
+		is_imported = machine_import_last(export) != 0;
+	}
 	held_bytes = atomic_load_explicit(&share->used_bytes, memory_order_relaxed);
 	if (bytes > held_bytes)
 		bytes = held_bytes;
@@ -88,21 +92,22 @@ static void give(int i, uint64_t bytes, uint64_t managed_bytes, uint64_t export)
 	atomic_store_explicit(&share->used_bytes, held_bytes - bytes, memory_order_relaxed);
 	atomic_fetch_sub_explicit(&state->used_bytes, bytes, memory_order_release);
 	machine_unlock(i);
+	return is_imported;
 }
 
 void machine_give(int i, uint64_t bytes)
 {
-	give(i, bytes, 0, 0);
+	(void)give(i, bytes, 0, 0);
 }
 
-void machine_give_exported(int i, uint64_t bytes, uint64_t export)
+bool machine_give_exported(int i, uint64_t bytes, uint64_t export)
 {
-	give(i, bytes, 0, export);
+	return give(i, bytes, 0, export);
 }
 
 void machine_give_managed(int i, uint64_t bytes)
 {
-	give(i, bytes, bytes, 0);
+	(void)give(i, bytes, bytes, 0);
 }
 
 uint64_t machine_used(int i)

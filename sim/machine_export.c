@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "machine_export.h"
+#include "machine_import.h"
 
 /*
  * The byte that a read lock marks: TAG | the machine's key | the place's index | how often it was
@@ -23,7 +24,7 @@
 enum {
 	READ_BYTES = 4096, /* the kernel gives a page of lines at a time */
 	SCANS = 8,
-	/* Looks that found no lock of an orphan until its place is free. */
+	/* Looks that found nothing that keeps an orphan until its place is free. */
 	VAIN_LOOKS = 3,
 };
 
@@ -78,14 +79,16 @@ static uint64_t take_from(uint32_t first, int i, uint64_t bytes)
 		struct machine_export *e = at(index);
 		uint32_t owner = 0, seen = end();
 
+		/* Before it is taken: what the dead have is looked for up to there. */
+		while (seen <= index &&
+		       !atomic_compare_exchange_weak(&self->file->exports_end, &seen, index + 1))
+			;
 		if (atomic_load(&e->owner) ||
 		    !atomic_compare_exchange_strong(&e->owner, &owner, (uint32_t)self->slot + 1))
 			continue;
 		atomic_store(&e->device, (uint32_t)i);
 		atomic_store(&e->bytes, bytes);
-		while (seen <= index &&
-		       !atomic_compare_exchange_weak(&self->file->exports_end, &seen, index + 1))
-			;
+		atomic_store(&e->is_marked, 0);
 		atomic_store(&self->file->exports_free, index + 1);
 		return name_of(index);
 	}
@@ -117,7 +120,16 @@ uint64_t machine_export_new(int i, uint64_t bytes)
 
 int machine_export_mark(int fd, uint64_t export)
 {
+	struct machine_export *e = find(export);
+
+	if (e)
+		atomic_store(&e->is_marked, 1);
 	return machine_byte_set(fd, F_RDLCK, (int64_t) export);
+}
+
+void machine_export_unmark(int fd, uint64_t export)
+{
+	(void)machine_byte_set(fd, F_UNLCK, (int64_t) export);
 }
 
 uint64_t machine_export_find(int fd)
@@ -132,10 +144,26 @@ uint64_t machine_export_find(int fd)
 	return (uint64_t)range.l_start;
 }
 
+int machine_export_device(uint64_t export)
+{
+	const struct machine_export *e = find(export);
+	uint32_t i = e && atomic_load(&e->owner) ? atomic_load(&e->device) : MACHINE_DEVICES;
+
+	return i < (uint32_t)machine_count() ? (int)i : -1;
+}
+
 static void orphan(struct machine_export *e)
 {
 	atomic_store(&e->vain_looks, 0);
+	atomic_store(&e->heir, 0);
 	atomic_store(&e->owner, ORPHAN);
+}
+
+bool machine_export_is_orphan(uint64_t export)
+{
+	const struct machine_export *e = find(export);
+
+	return e && atomic_load(&e->owner) == ORPHAN;
 }
 
 void machine_export_end(uint64_t export)
@@ -241,28 +269,51 @@ static void free_place(uint32_t index)
 		atomic_store(&machine_self()->file->exports_free, index);
 }
 
-/* What cannot be told is taken for kept: a device never gives out more than it has. */
+/* Of those orphans of device i that ever had descriptors, which have one still. */
+static void look_for_open(int i, struct sight *sight)
+{
+	uint32_t index = 0, count = end();
+
+	while (index < count && !(is_orphan(index, i) && atomic_load(&at(index)->is_marked)))
+		index++;
+	/* What cannot be told is taken for kept: a device never gives out more than it has. */
+	if (index < count && look(sight))
+		memset(sight, 0xff, sizeof(*sight));
+}
+
 uint64_t machine_export_kept(int i)
 {
-	uint32_t first = 0, count = end();
+	uint32_t count = end();
 	uint64_t kept_bytes = 0;
-	struct sight sight;
-	int err;
+	struct sight sight = { { 0 } };
 
-	while (first < count && !is_orphan(first, i))
-		first++;
-	if (first == count)
-		return 0;
-	err = look(&sight);
-	for (uint32_t index = first; index < count; index++) {
+	look_for_open(i, &sight);
+	for (uint32_t index = 0; index < count; index++) {
 		struct machine_export *e = at(index);
+		uint32_t heir = 0;
+		bool is_open;
 
 		if (!is_orphan(index, i))
 			continue;
-		if (err || sight.is_seen[index / 8] >> (index % 8) & 1)
+		is_open = atomic_load(&e->is_marked) && sight.is_seen[index / 8] >> (index % 8) & 1;
+		if (!is_open)
+			heir = machine_import_last(name_of(index));
+		atomic_store(&e->heir, heir);
+		if (is_open || heir)
 			kept_bytes += atomic_load(&e->bytes);
 		else if (atomic_fetch_add(&e->vain_looks, 1) + 1 >= VAIN_LOOKS)
 			free_place(index);
 	}
 	return kept_bytes;
+}
+
+uint64_t machine_export_inherited(int slot, int i)
+{
+	uint32_t count = end();
+	uint64_t bytes = 0;
+
+	for (uint32_t index = 0; index < count; index++)
+		if (is_orphan(index, i) && atomic_load(&at(index)->heir) == (uint32_t)slot + 1)
+			bytes += atomic_load(&at(index)->bytes);
+	return bytes;
 }

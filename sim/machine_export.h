@@ -5,7 +5,9 @@
  * Each piece of it has a place in the machine's file, which says whose it is. A descriptor's open
  * file description is marked with that place by a lock, which the kernel drops with the last copy,
  * wherever that is. When the memory's process has ended or gave it back, the place is an orphan:
- * its bytes are in use as long as a lock of it can be found, and in no process's figure.
+ * its bytes are in use as long as a lock of it can be found, or a process has imported it
+ * (machine_import.h). They are in no process's figure while there is a lock, then in that of the
+ * process whose import is the last. Descriptors end without a word, so this is told at each look.
  */
 #pragma once
 
@@ -19,8 +21,17 @@ uint64_t machine_export_new(int i, uint64_t bytes);
 /* The open file description of `fd` keeps it from now on. 0 or -errno. */
 int machine_export_mark(int fd, uint64_t export);
 
+/* It keeps it no longer, whoever has a copy of it. */
+void machine_export_unmark(int fd, uint64_t export);
+
 /* What another description of the same file keeps; 0: nothing. */
 uint64_t machine_export_find(int fd);
+
+/* The device that it is memory of; -1 when there is no such memory. */
+int machine_export_device(uint64_t export);
+
+/* True when its process has it no longer. The lock of its device is held. */
+bool machine_export_is_orphan(uint64_t export);
 
 /* Device i's lock is held: it is an orphan from now on; the same for all of a slot. */
 void machine_export_end(uint64_t export);
@@ -29,5 +40,8 @@ void machine_export_end_all(int slot, int i);
 /* True when there may be orphans. */
 bool machine_export_is_any(void);
 
-/* Bytes of device i's orphans that a description keeps. Device i's lock is held. */
+/* Bytes of device i's orphans that a description or an import keeps. Device i's lock is held. */
 uint64_t machine_export_kept(int i);
+
+/* Those of them that are in the figure of `slot`, since the lock is held and they were looked at. */
+uint64_t machine_export_inherited(int slot, int i);

@@ -26,11 +26,12 @@
 #define MACHINE_BYTE_SETUP (MACHINE_BYTES + MACHINE_PROCESSES)
 
 enum {
-	MACHINE_LAYOUT = 9,
+	MACHINE_LAYOUT = 10,
 	MACHINE_SETTINGS_BYTES = 256,
 	MACHINE_RINGS = 2048,
 	MACHINE_RING_WORDS = 128,
 	MACHINE_EXPORTS = 8192,
+	MACHINE_IMPORTS = 8192,
 };
 
 /* Which of the last second's moments were busy: machine_time.c. Any process, atomically. */
@@ -93,8 +94,20 @@ struct machine_export {
 	_Atomic uint32_t owner;
 	_Atomic uint32_t device;
 	_Atomic uint32_t uses;       /* that it had before */
-	_Atomic uint32_t vain_looks; /* for a descriptor of it since it is nobody's */
+	_Atomic uint32_t vain_looks; /* for what keeps it since it is nobody's */
 	_Atomic uint64_t bytes;
+	_Atomic uint32_t heir; /* slot + 1: in whose figure it was at the last look; 0: nobody's */
+	_Atomic uint32_t is_marked; /* a descriptor of it was made; any process */
+};
+
+/* One import of such memory: machine_import.c. */
+struct machine_import {
+	/* slot + 1; 0: free. From free by whoever takes it, else under the device's lock, as is all
+	 * that follows. */
+	_Atomic uint32_t owner;
+	_Atomic uint32_t device;
+	_Atomic uint64_t export; /* what was imported; written last; 0: nothing yet */
+	_Atomic uint64_t number; /* greater than those of all before */
 };
 
 /* Constant while any process lives. */
@@ -118,13 +131,17 @@ struct machine_file {
 	uint32_t key;                  /* by which locks elsewhere name this machine; random */
 	_Atomic uint32_t exports_end;  /* no export from here on was ever used */
 	_Atomic uint32_t exports_free; /* where a free one is likely */
-	_Atomic uint32_t slots_end; /* no slot from here on was ever used; under the setup byte */
-	_Atomic int64_t started_ns; /* CLOCK_MONOTONIC: when all contexts asked for are made */
+	_Atomic uint32_t slots_end;   /* no slot from here on was ever used; under the setup byte */
+	_Atomic uint32_t imports_end; /* no import from here on was ever used */
+	_Atomic uint32_t imports_free; /* where a free one is likely */
+	_Atomic uint64_t imports_made; /* since the machine was set up */
+	_Atomic int64_t started_ns;    /* CLOCK_MONOTONIC: when all contexts asked for are made */
 	struct machine_config config;
 	char settings[MACHINE_SETTINGS_BYTES]; /* as they were written, for people; maybe cut */
 	struct machine_state state[MACHINE_DEVICES];
 	_Atomic uint32_t ring_owner[MACHINE_RINGS]; /* slot * MACHINE_DEVICES + device + 1 */
 	struct machine_export export[MACHINE_EXPORTS];
+	struct machine_import import[MACHINE_IMPORTS];
 	struct machine_slot slot[MACHINE_PROCESSES];
 	struct machine_ring ring[MACHINE_RINGS];
 };

@@ -1,5 +1,6 @@
 #include "machine_export.h"
 #include "machine_file.h"
+#include "machine_import.h"
 
 #include "base/clock.h"
 #include "base/pid.h"
@@ -36,6 +37,7 @@ static void clear_share(int slot, int i)
 
 	machine_lock(i, slot);
 	machine_export_end_all(slot, i);
+	machine_import_end_all(slot, i);
 	bytes = atomic_exchange_explicit(&share->used_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&share->managed_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&share->away_bytes, 0, memory_order_relaxed);
@@ -149,28 +151,24 @@ static uint32_t find_pid(uint32_t pid, uint64_t namespace)
 	return found;
 }
 
-/* Slot `slot` as a process of device i. False if it has nothing there. */
+/* Slot `slot` as a process of device i, by its own pid. False if it has nothing there. */
 static bool read_process(int slot, int i, struct machine_process *out)
 {
 	struct machine_slot *from = &machine_self()->file->slot[slot];
-	uint32_t pid = atomic_load_explicit(&from->pid, memory_order_acquire);
-	uint64_t namespace = atomic_load_explicit(&from->pid_namespace, memory_order_relaxed);
 	struct machine_ring *ring;
 	uint64_t managed_bytes;
 
+	out->pid = atomic_load_explicit(&from->pid, memory_order_acquire);
+	out->pid_namespace = atomic_load_explicit(&from->pid_namespace, memory_order_relaxed);
 	/* without the lock a share may change in between: a figure never goes below nothing */
 	managed_bytes = atomic_load_explicit(&from->share[i].managed_bytes, memory_order_relaxed);
 	out->used_bytes = atomic_load_explicit(&from->share[i].used_bytes, memory_order_relaxed);
 	out->used_bytes -= managed_bytes < out->used_bytes ? managed_bytes : out->used_bytes;
+	out->used_bytes += machine_export_inherited(slot, i);
 	out->slice = machine_device(i)->slice;
 	out->has_context = atomic_load(&from->contexts) >> i & 1;
-	if (!pid || (!out->used_bytes && !out->has_context))
+	if (!out->pid || (!out->used_bytes && !out->has_context))
 		return false;
-	if (machine_self()->file->config.has_host_pids)
-		out->pid = pid + MACHINE_HOST_PIDS;
-	else
-		out->pid = namespace == machine_self()->pid_namespace ? pid :
-									find_pid(pid, namespace);
 	if (machine_self()->file->config.has_bare_rows)
 		out->used_bytes = UINT64_MAX; /* NVML's "not available" */
 	ring = machine_time_find(slot, i);
@@ -179,16 +177,12 @@ static bool read_process(int slot, int i, struct machine_process *out)
 	return true;
 }
 
-int machine_processes(int i, struct machine_process *out, int max)
+static int read_processes(int i, struct machine_process *out, int max)
 {
+	uint32_t end = machine_slots_end();
 	struct machine_process process;
-	uint32_t end;
 	int count = 0;
 
-	if (i < 0 || i >= machine_count())
-		return 0;
-	machine_process_reap();
-	end = machine_slots_end();
 	for (uint32_t slot = 0; slot < end; slot++) {
 		if (!read_process((int)slot, i, &process))
 			continue;
@@ -196,5 +190,37 @@ int machine_processes(int i, struct machine_process *out, int max)
 			out[count] = process;
 		count++;
 	}
+	return count;
+}
+
+/* The pid by which it is listed here; 0 where it cannot be known. */
+static uint32_t listed_pid(const struct machine_process *process)
+{
+	if (machine_self()->file->config.has_host_pids)
+		return process->pid + MACHINE_HOST_PIDS;
+	return process->pid_namespace == machine_self()->pid_namespace ?
+		       process->pid :
+		       find_pid(process->pid, process->pid_namespace);
+}
+
+/* What others inherited changes with no word of theirs: it is looked at, and read with all else
+ * under one lock. */
+int machine_processes(int i, struct machine_process *out, int max)
+{
+	int count;
+
+	if (i < 0 || i >= machine_count())
+		return 0;
+	machine_process_reap();
+	if (machine_export_is_any()) {
+		machine_lock(i, -1);
+		(void)machine_export_kept(i);
+		count = read_processes(i, out, max);
+		machine_unlock(i);
+	} else {
+		count = read_processes(i, out, max);
+	}
+	for (int k = 0; k < count && k < max; k++)
+		out[k].pid = listed_pid(&out[k]);
 	return count;
 }

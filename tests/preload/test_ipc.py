@@ -221,9 +221,7 @@ def test_what_a_dead_process_exported_is_never_free(place, movable):
         assert opened(place, handle, err=None) != 0
         assert 600 * MIB <= place.charged()
     os.kill(taker.pid, signal.SIGCONT)
-    # What is imported by the driver's own handles the software GPU counts for nobody then.
-    is_object = movable == "true"
-    await_charged(place, 600 * MIB if is_object else 0, (600 * MIB if is_object else 0) + 2 * CONTEXT)
+    await_charged(place, 600 * MIB, 600 * MIB + 2 * CONTEXT)
     taker.go().await_word("closed")
     await_charged(place, 0, 300 * MIB)
     taker.go().end()

@@ -24,7 +24,9 @@ static int mapped(void *arg)
 	again = import(exported);
 	close(exported);
 	address = map(again, 8 * MIB);
+	HAS(8 * MIB, 8 * MIB);
 	fd = dma_buf(address, MIB);
+	HAS(8 * MIB, 0);
 	OK(cuMemUnmap(address, 8 * MIB));
 	OK(cuMemRelease(again));
 	HAS(8 * MIB, 0);

@@ -102,7 +102,7 @@ static int closed_ones_do_not(void *arg)
 	return 0;
 }
 
-/* Its own process may import it again; it is in nobody's figure then. */
+/* Its own process may import it again, and has it in its figure when the descriptor is closed. */
 static int imports_again(void *arg)
 {
 	CUmemGenericAllocationHandle handle, again;
@@ -122,12 +122,12 @@ static int imports_again(void *arg)
 	again = import(fd);
 	HAS(2 * MIB, 0);
 	close(fd);
-	HAS(2 * MIB, 0);
+	HAS(2 * MIB, 2 * MIB);
 	address = map(again, 2 * MIB);
 	OK(cuMemcpyDtoH_v2(&value, address, 4));
 	TRUE(value == 77);
 	OK(cuMemRelease(again));
-	HAS(2 * MIB, 0);
+	HAS(2 * MIB, 2 * MIB);
 	OK(cuMemUnmap(address, 2 * MIB));
 	HAS(0, 0);
 	return 0;
@@ -245,8 +245,9 @@ static int outlives_its_maker(void *arg)
 	start.used = 64 * MIB;
 	HAS(128 * MIB, 0);
 	handle = import(fd);
-	close(fd);
 	HAS(128 * MIB, 0);
+	close(fd);
+	HAS(128 * MIB, 128 * MIB);
 	OK(cuMemRelease(handle));
 	HAS(0, 0);
 	return 0;

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "core/charge.h"
 #include "core/lent.h"
 #include "core/quota.h"
 #include "shm/heir.h"
@@ -63,9 +64,21 @@ void handed_export(void)
 		heir_note_export(state.s.own, state.s.slot);
 }
 
+/* Something is imported of which nobody looks whether it is in the figure of this process. */
+static bool has_unseen_imports(void)
+{
+	for (int d = 0; d < RATION_DEVICES; d++) {
+		struct dev dev = { d };
+
+		if (!charge_may_look(dev) && (handle_has_imports(dev) || track_has_weightless(dev)))
+			return true;
+	}
+	return false;
+}
+
 void handed_looked(void)
 {
-	if (has_region())
+	if (has_region() && !has_unseen_imports())
 		residency_note_look(state.s.own, state.s.slot);
 }
 
@@ -95,13 +108,15 @@ static uint64_t take_noted(struct dev dev, uint64_t bytes)
 	return bytes_least(have, bytes);
 }
 
-/* mutex held: who may have it. False: nobody. */
-static bool see_importers(void)
+/* mutex held: who may have it. This process knows it of itself where it can look. False: nobody. */
+static bool see_importers(struct dev dev)
 {
 	bool is_any = false;
 
 	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
-		state.s.seen[i] = i == state.s.slot ? 0 : residency_import_looks(state.s.own, i);
+		bool is_known = i == state.s.slot && charge_may_look(dev);
+
+		state.s.seen[i] = is_known ? 0 : residency_import_looks(state.s.own, i);
 		is_any |= state.s.seen[i] != 0;
 	}
 	return is_any;
@@ -128,7 +143,7 @@ static uint64_t keep(struct dev dev, uint64_t bytes)
 	if (bytes == 0 || !has_region())
 		return 0;
 	pthread_mutex_lock(&state.s.mutex);
-	if (see_importers())
+	if (see_importers(dev))
 		atomic_fetch_add(&state.s.kept_bytes[dev.v], bytes);
 	else
 		bytes = 0;

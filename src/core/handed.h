@@ -20,7 +20,8 @@ void handed_init(struct region *region, unsigned slot);
 
 /*
  * This process is about to import memory; whether it ever did, so that others wait for its worker's
- * looks; and that has looked what it holds of each card.
+ * looks; and that has looked what it holds of each card. Who cannot look, or does not count what
+ * the card says, has not while it has any import.
  */
 void handed_import(void);
 bool handed_has_imported(void);

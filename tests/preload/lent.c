@@ -86,6 +86,29 @@ static void handles(int argc, char **argv)
 	charged_is(0);
 }
 
+/* imported: by the program itself, which lets go of all but that, for as long as the test wants. */
+static void imported(int argc, char **argv)
+{
+	CUmemGenericAllocationHandle handle, import;
+	CUdeviceptr address;
+	int fd;
+
+	(void)argc;
+	(void)argv;
+	start();
+	handle = create();
+	fd = export(handle);
+	OK(cuMemImportFromShareableHandle(&import, (void *)(intptr_t)fd,
+					  exportable.requestedHandleTypes));
+	close(fd);
+	OK(cuMemRelease(handle));
+	client_pause("imported");
+	charged_is(PIECE);
+	IS(cuMemAlloc_v2(&address, client_limit(0) - begun_bytes), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cuMemRelease(import));
+	charged_is(0);
+}
+
 /* context: it ends, and the descriptor stays. */
 static void with_context(int argc, char **argv)
 {
@@ -192,11 +215,8 @@ static void outlives(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct client_case cases[] = {
-		{ "handles", handles },
-		{ "context", with_context },
-		{ "dma-bufs", dma_bufs },
-		{ "outlives", outlives },
-		{ 0 },
+		{ "handles", handles },   { "imported", imported }, { "context", with_context },
+		{ "dma-bufs", dma_bufs }, { "outlives", outlives }, { 0 },
 	};
 
 	return client_main(argc, argv, cases);

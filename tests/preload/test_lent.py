@@ -22,6 +22,16 @@ def test_what_a_descriptor_holds(place, case, movable):
     place.run("lent", case, RATION_MEM=CONTEXT + 256 * MIB, RATION_MOVABLE=movable, RATION_LOG="error")
 
 
+@pytest.mark.parametrize("charge_context", ["true", "false"])
+def test_what_an_import_of_its_own_holds(place, charge_context):
+    """Also where nobody counts what the card says that a process has."""
+    place.settings.update(RATION_MEM=CONTEXT + 256 * MIB, RATION_CHARGE_CONTEXT=charge_context, RATION_LOG="error")
+    program = place.start("lent", "imported").await_word("imported")
+    # Its worker looks some times meanwhile.
+    time.sleep(1)
+    program.go().end()
+
+
 @pytest.mark.parametrize("how", ["ended", "killed"])
 def test_it_outlives_its_maker_with_a_child(place, how):
     """Nobody of the tenant lives, and whoever comes has so much less."""

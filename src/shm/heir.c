@@ -5,6 +5,7 @@
 #include "shm/exported.h"
 #include "shm/residency.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ struct dead {
 	uint64_t until; /* the number of the round whose end it waits for */
 	uint64_t start_ticks;
 	uint32_t pid, lifeline;
+	/* What descriptors held before that round: it is in the figure of nobody who looks. */
+	uint64_t keep_bytes[RATION_DEVICES];
 };
 
 /* In a round all that import look; who dies in the midst of one waits for the next too. */
@@ -95,29 +98,64 @@ static void end_round_if_over(const struct ration_region *own)
 	state.s.is_under_way = false;
 }
 
-/* mutex held: what the dead owner of the slot waits for. */
+/* Where the list can never be read, nothing is followed (core/lent.h). */
+static int answer(int rc)
+{
+	return rc == -ENOENT || rc == -EACCES || rc == -EPERM ? 0 : rc;
+}
+
+int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES])
+{
+	struct exported *all;
+	unsigned count;
+	int rc;
+
+	memset(out_bytes, 0, RATION_DEVICES * sizeof(*out_bytes));
+	if (!has_exported(own, slot))
+		return 0;
+	rc = exported_read(exported_owner(&own->slots[slot], slot), &all, &count);
+	if (rc < 0)
+		return answer(rc);
+	for (unsigned i = 0; i < count; i++)
+		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
+	free(all);
+	return count > 0;
+}
+
+static bool is_of(const struct dead *d, const struct ration_slot *s)
+{
+	return d->until && d->start_ticks == s->start_ticks && d->lifeline == s->lifeline &&
+	       d->pid == s->pid;
+}
+
+/* mutex held: what the dead owner of the slot waits for; NULL where that cannot be said now. */
 static struct dead *note(const struct ration_region *own, unsigned slot)
 {
 	const struct ration_slot *s = &own->slots[slot];
 	struct dead *d = &state.s.of[slot];
+	uint64_t keep_bytes[RATION_DEVICES];
 
-	if (d->until && d->start_ticks == s->start_ticks && d->lifeline == s->lifeline &&
-	    d->pid == s->pid)
+	if (is_of(d, s))
 		return d;
+	if (heir_keeps(own, slot, keep_bytes) < 0)
+		return NULL;
 	*d = (struct dead){ .until = state.s.round + (state.s.is_under_way ? 2 : 1),
 			    .start_ticks = s->start_ticks,
 			    .pid = s->pid,
 			    .lifeline = s->lifeline };
+	memcpy(d->keep_bytes, keep_bytes, sizeof(keep_bytes));
 	return d;
 }
 
 /* mutex held. */
-static bool have_looked(const struct ration_region *own, unsigned slot)
+static bool have_looked(const struct ration_region *own, unsigned slot, uint64_t *out_keep_bytes)
 {
 	struct dead *d;
 
 	end_round_if_over(own);
 	d = note(own, slot);
+	if (!d)
+		return false;
 	if (d->until > state.s.round && !state.s.is_under_way) {
 		begin_round(own);
 		/* Where nobody imports it is over at once. */
@@ -125,37 +163,26 @@ static bool have_looked(const struct ration_region *own, unsigned slot)
 	}
 	if (d->until > state.s.round)
 		return false;
+	memcpy(out_keep_bytes, d->keep_bytes, sizeof(d->keep_bytes));
 	*d = (struct dead){ .until = 0 };
 	return true;
 }
 
-bool heir_have_looked(struct ration_region *own, unsigned slot)
+bool heir_have_looked(struct ration_region *own, unsigned slot,
+		      uint64_t out_keep_bytes[RATION_DEVICES])
 {
 	bool is_over;
 
 	/* The dead hold nothing of others'; two that had each other's would wait for ever. */
 	__atomic_store_n(&own->residency[slot].import_looks, 0, __ATOMIC_SEQ_CST);
-	if (!has_exported(own, slot))
+	if (!has_exported(own, slot)) {
+		memset(out_keep_bytes, 0, RATION_DEVICES * sizeof(*out_keep_bytes));
 		return true;
+	}
 	/* Before the lock: a child forked while it is held must find it free. */
 	process_wipe_on_fork(&state, sizeof(state));
 	pthread_mutex_lock(&state.s.mutex);
-	is_over = have_looked(own, slot);
+	is_over = have_looked(own, slot, out_keep_bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 	return is_over;
-}
-
-bool heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES])
-{
-	struct exported *all;
-	unsigned count;
-
-	memset(out_bytes, 0, RATION_DEVICES * sizeof(*out_bytes));
-	if (!has_exported(own, slot) ||
-	    exported_read(exported_owner(&own->slots[slot], slot), &all, &count) < 0)
-		return false;
-	for (unsigned i = 0; i < count; i++)
-		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
-	free(all);
-	return count > 0;
 }

@@ -76,7 +76,8 @@ static bool holds_nothing(struct ration_region *own, unsigned index)
 	return __atomic_load_n(&own->residency[index].host_bytes, __ATOMIC_RELAXED) == 0;
 }
 
-bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byte byte)
+bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byte byte,
+		    uint64_t out_keep_bytes[RATION_DEVICES])
 {
 	const struct ration_slot *s = &own->slots[index];
 	bool is_gone = false;
@@ -97,7 +98,7 @@ bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byt
 	}
 	if (!is_gone)
 		return false;
-	if (!heir_have_looked(own, index)) {
+	if (!heir_have_looked(own, index, out_keep_bytes)) {
 		note(s, index);
 		return false;
 	}

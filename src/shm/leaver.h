@@ -12,10 +12,11 @@
 
 /*
  * Looks at the owner of slot `index` (occupant_look()): true when all that he had has gone, or is
- * another's who has looked (shm/heir.h). The caller has the right to reap the slot, with
- * OCCUPANT_BYTE_FREE also its byte.
+ * another's who has looked (shm/heir.h), but what descriptors hold, which is *out_keep_bytes of
+ * each device. The caller has the right to reap the slot, with OCCUPANT_BYTE_FREE also its byte.
  */
-bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byte byte);
+bool leaver_is_gone(struct ration_region *own, unsigned index, enum occupant_byte byte,
+		    uint64_t out_keep_bytes[RATION_DEVICES]);
 
 /*
  * What they hold of device `dev` who were seen so when it was last looked for the dead, and had not

@@ -168,11 +168,13 @@ static void show_rest(struct region *r, unsigned index)
  */
 static bool is_over(struct region *r, unsigned index, enum occupant_byte byte)
 {
-	uint64_t keep_bytes[RATION_DEVICES];
+	uint64_t keep_bytes[RATION_DEVICES], any_bytes = 0;
 
-	if (!leaver_is_gone(r->own, index, byte))
+	if (!leaver_is_gone(r->own, index, byte, keep_bytes))
 		return false;
-	if (!heir_keeps(r->own, index, keep_bytes))
+	for (int d = 0; d < RATION_DEVICES; d++)
+		any_bytes |= keep_bytes[d];
+	if (!any_bytes)
 		return true;
 	give_back_but(r, index, keep_bytes);
 	show_rest(r, index);
@@ -214,8 +216,8 @@ enum occupant_life slot_look_free(const struct ration_region *own)
 		if (!__atomic_load_n(&own->hint[i], __ATOMIC_RELAXED))
 			continue;
 		life = occupant_look(&own->slots[i], OCCUPANT_BYTE_FREE);
-		/* Who starts anew would have what the card has not. */
-		if (life >= OCCUPANT_FADING && heir_keeps(own, (unsigned)i, keep_bytes))
+		/* Who starts anew would have what the card has not, or perhaps not. */
+		if (life >= OCCUPANT_FADING && heir_keeps(own, (unsigned)i, keep_bytes) != 0)
 			life = OCCUPANT_ALIVE;
 		most = life < most ? life : most;
 	}

@@ -316,7 +316,7 @@ static void read_rest(const struct ration_region *own, unsigned index, struct vi
 {
 	uint64_t keep_bytes[RATION_DEVICES];
 
-	if (!heir_keeps(own, index, keep_bytes))
+	if (heir_keeps(own, index, keep_bytes) <= 0)
 		return;
 	for (int d = 0; d < view->device_count; d++)
 		view->devices[d].used_bytes = bytes_sum(view->devices[d].used_bytes, keep_bytes[d]);

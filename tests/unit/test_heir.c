@@ -10,6 +10,7 @@
 #include "tenant.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static char path[512];
 
@@ -195,7 +196,7 @@ static void test_a_descriptor_outlives_its_maker(void **state)
 	assert_int_equal(charged(&r), BYTES + 2 * MIB);
 	assert_int_equal(r.hami->procs[1].used[0].total_bytes, 2 * MIB);
 	assert_int_equal(r.hami->procs[1].status, HAMI_RUNNING);
-	assert_true(heir_keeps(r.own, 1, keep_bytes));
+	assert_int_equal(heir_keeps(r.own, 1, keep_bytes), 1);
 	assert_int_equal(keep_bytes[0], 2 * MIB);
 	/* Its slot is nobody else's meanwhile. */
 	next = begin(0);
@@ -234,6 +235,76 @@ static void test_a_descriptor_outlives_them_all(void **state)
 	region_close(&r);
 }
 
+/* Closed, its memory is in the figure of who imported it when he looks next. */
+static void test_what_a_descriptor_held_waits_too(void **state)
+{
+	struct child heir = begin(IMPORTS), dead = begin_giver();
+	struct region r;
+
+	(void)state;
+	tenant_open(&r, path, NULL);
+	child_kill(&dead);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	look(&heir);
+	look(&heir);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	/* This look began before. */
+	assert_int_equal(slot_reap(&r, -1), 0);
+	close(given);
+	look(&heir);
+	look(&heir);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(slot_reap(&r, -1), 0);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	look(&heir);
+	look(&heir);
+	assert_int_equal(slot_reap(&r, -1), 1);
+	assert_int_equal(charged(&r), BYTES);
+	child_kill(&heir);
+	region_close(&r);
+}
+
+/* So many descriptors more can be had. */
+static void leave_descriptors(unsigned count)
+{
+	struct rlimit limit;
+	int next = dup(STDIN_FILENO);
+
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = (rlim_t)next + count;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Who has no descriptor to spare cannot see what others' hold, and leaves it as it is. */
+static void test_who_cannot_see_it_leaves_it(void **state)
+{
+	struct child keeper = begin(0), dead = begin_giver();
+	struct rlimit was;
+	struct region r;
+
+	(void)state;
+	tenant_open(&r, path, NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	child_kill(&dead);
+	/* The file's, and none for the list. */
+	leave_descriptors(1);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	leave_descriptors(0);
+	assert_int_equal(slot_look_free(r.own), OCCUPANT_ALIVE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	assert_int_equal(charged(&r), 2 * BYTES + 10 * MIB);
+	assert_int_equal(slot_reap(&r, -1), 0);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	close(given);
+	assert_int_equal(slot_reap(&r, -1), 1);
+	assert_int_equal(charged(&r), BYTES);
+	child_kill(&keeper);
+	region_close(&r);
+}
+
 #define heir_test(f) cmocka_unit_test_setup_teardown(f, make, scratch_remove)
 
 int main(void)
@@ -246,6 +317,8 @@ int main(void)
 		heir_test(test_its_slot_is_not_given_away),
 		heir_test(test_a_descriptor_outlives_its_maker),
 		heir_test(test_a_descriptor_outlives_them_all),
+		heir_test(test_what_a_descriptor_held_waits_too),
+		heir_test(test_who_cannot_see_it_leaves_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

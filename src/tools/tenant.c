@@ -43,8 +43,8 @@ static int create(const struct region_setup *setup, struct tenant *t, char *out_
 
 	if (rc == -EBUSY)
 		snprintf(out_error, error_bytes,
-			 "the name '%s' is taken by a living tenant; choose another one, or end it "
-			 "(`ration ps` shows it)",
+			 "the name '%s' is taken by a living tenant, or by what descriptors hold of its "
+			 "memory; choose another one, or end it (`ration ps` shows it)",
 			 t->name);
 	else if (rc < 0)
 		snprintf(out_error, error_bytes,

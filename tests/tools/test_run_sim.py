@@ -35,6 +35,24 @@ sys.stdout.flush()
 sys.stdin.read()
 """
 
+# Leaves a descriptor of its memory to a child that knows nothing of the GPU, and is killed.
+LENDER = """
+import ctypes, os, signal, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, at, fd = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
+assert cuda.cuInit(0) == 0
+assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(512 << 20)) == 0
+assert cuda.cuMemGetHandleForAddressRange(ctypes.byref(fd), at, ctypes.c_size_t(512 << 20), 1,
+                                          ctypes.c_ulonglong(0)) == 0
+if os.fork() == 0:
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    sys.stdin.read()
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def start(ration, *options, **kwargs):
     process = ration.start("run", *options, sys.executable, "-c", PROGRAM, stdin=subprocess.PIPE,
@@ -119,6 +137,21 @@ def test_a_killed_run_leaves_the_limit_in_force(ration, sim, eventually):
     eventually(lambda: tenant(ration, "a") is None)
     # Whoever comes next removes the file.
     ration("ps")
+    assert ration.regions() == []
+
+
+def test_what_descriptors_hold_keeps_the_limit_in_force(ration, sim, eventually):
+    """Who comes by the same name would have all of the limit, beside what the card holds of it."""
+    process = ration.start("run", "--sim=mem=8g", "--mem", "1g", "--name", "a", sys.executable, "-c", LENDER,
+                           stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.wait(30) == -signal.SIGKILL
+    assert tenant(ration, "a")["processes"] == []
+    assert tenant(ration, "a")["devices"][0]["used_bytes"] == 512 * MIB
+    again = ration("run", "--name", "a", "true")
+    assert again.returncode == 125
+    assert "the name 'a' is taken" in again.stderr
+    process.stdin.close()
+    eventually(lambda: ration("run", "--name", "a", "true").returncode == 0)
     assert ration.regions() == []
 
 

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/sys.h"
 #include "core/charge.h"
 #include "core/lent.h"
 #include "core/quota.h"
@@ -25,6 +26,10 @@ struct handed_state {
 	_Atomic bool has_imported, has_exported;
 	_Atomic uint64_t noted_bytes[RATION_DEVICES];
 	_Atomic uint64_t kept_bytes[RATION_DEVICES]; /* written under mutex */
+	/* With it what descriptors held is looked for and released; before the next. */
+	pthread_mutex_t lent;
+	_Atomic bool is_settling;   /* written under lent */
+	_Atomic uint64_t lent_ends; /* how often there was some; likewise */
 	/* Orders the rest; taken before the quota's. Never held across a wait. */
 	pthread_mutex_t mutex;
 	uint32_t
@@ -179,13 +184,25 @@ static bool settle(struct dev dev)
 	return bytes > 0;
 }
 
-/* What no descriptor holds any more: those who made something of one have to look. */
+/*
+ * What no descriptor holds any more: those who made something of one have to look. True when some
+ * was found, be it by another thread meanwhile.
+ */
 static bool settle_lent(struct dev dev)
 {
-	uint64_t bytes = lent_settle(dev);
+	uint64_t before = atomic_load(&state.s.lent_ends), bytes;
+	int held = sys_cancel_hold();
 
+	pthread_mutex_lock(&state.s.lent);
+	atomic_store(&state.s.is_settling, true);
+	bytes = lent_settle(dev);
 	quota_release(dev, QUOTA_DATA, bytes - keep(dev, bytes));
-	return bytes > 0;
+	if (bytes)
+		atomic_fetch_add(&state.s.lent_ends, 1);
+	atomic_store(&state.s.is_settling, false);
+	pthread_mutex_unlock(&state.s.lent);
+	sys_cancel_release(held);
+	return atomic_load(&state.s.lent_ends) != before;
 }
 
 void handed_settle(struct dev dev)
@@ -202,7 +219,8 @@ bool handed_await(struct dev dev)
 	int64_t start_ns = clock_now_ns(), waited_ns = 0;
 
 	/* How long somebody has a descriptor nobody can say. */
-	if (lent_any(dev) && settle_lent(dev) && !is_any(dev))
+	if ((lent_any(dev) || atomic_load(&state.s.is_settling)) && settle_lent(dev) &&
+	    !is_any(dev))
 		return true;
 	while (is_any(dev) && waited_ns < WAIT_NS) {
 		if (settle(dev))

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/sys.h"
 #include "core/quota.h"
 #include "shm/exported.h"
 #include "shm/region.h"
@@ -27,7 +28,13 @@ struct loan {
 
 struct lent_state {
 	uint64_t owner;        /* constant after lent_init() */
-	pthread_mutex_t mutex; /* orders the rest; never held across a look at the locks */
+	/*
+	 * Who claims looks at the locks with it, and others who end something wait for what he
+	 * finds: some of it may be theirs. Before `mutex` and the quota's.
+	 */
+	pthread_mutex_t claims;
+	_Atomic bool is_claiming; /* written under claims; before is_fresh becomes false */
+	pthread_mutex_t mutex;    /* orders the rest; never held across a look at the locks */
 	struct hash loans;
 	struct loan *fresh, *held;
 	uint64_t last_number;
@@ -281,23 +288,36 @@ static uint64_t sort(struct loan *list, bool are_new)
 	return are_new ? open_bytes : ended_bytes;
 }
 
-uint64_t lent_claim(struct dev dev, uint64_t bytes)
+/* claims held. */
+static uint64_t claim(struct dev dev, uint64_t bytes)
 {
 	uint64_t need_bytes;
 	struct loan *list;
 
-	if (!lent_is_fresh())
-		return 0;
+	atomic_store(&state.s.is_claiming, true);
 	pthread_mutex_lock(&state.s.mutex);
 	list = take(&state.s.fresh, dev);
 	atomic_store(&state.s.is_fresh, state.s.fresh != NULL);
 	pthread_mutex_unlock(&state.s.mutex);
-	if (!list)
-		return 0;
-	need_bytes = sort(list, true);
+	need_bytes = list ? sort(list, true) : 0;
 	if (need_bytes > bytes)
 		quota_charge(dev, QUOTA_DATA, need_bytes - bytes);
+	atomic_store(&state.s.is_claiming, false);
 	return bytes_least(need_bytes, bytes);
+}
+
+uint64_t lent_claim(struct dev dev, uint64_t bytes)
+{
+	int held;
+
+	if (!atomic_load(&state.s.is_fresh) && !atomic_load(&state.s.is_claiming))
+		return 0;
+	held = sys_cancel_hold();
+	pthread_mutex_lock(&state.s.claims);
+	bytes = claim(dev, bytes);
+	pthread_mutex_unlock(&state.s.claims);
+	sys_cancel_release(held);
+	return bytes;
 }
 
 bool lent_any(struct dev dev)

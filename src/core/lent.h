@@ -67,5 +67,8 @@ uint64_t lent_claim(struct dev dev, uint64_t bytes);
 /* True while something is charged so. */
 bool lent_any(struct dev dev);
 
-/* What of it has no descriptor any more: for the caller to take off. */
+/*
+ * What of it has no descriptor any more: for the caller to take off. What another thread looks for
+ * just now is not found.
+ */
 uint64_t lent_settle(struct dev dev);

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #define MIB MIB_BYTES(1)
@@ -309,6 +310,79 @@ static void threads_lend_at_once(void)
 	CHECK(!lent_any(dev0) && !lent_is_fresh());
 }
 
+static _Atomic bool is_over;
+
+static void *settle_on_and_on(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&is_over))
+		handed_settle(dev0);
+	return NULL;
+}
+
+static void *claim_on_and_on(void *arg)
+{
+	for (uint64_t handle = (uint64_t)(uintptr_t)arg << 32; !atomic_load(&is_over); handle++) {
+		create(handle, 2 * MIB);
+		close(export_handle(handle));
+		release(handle);
+	}
+	return NULL;
+}
+
+static void begin(pthread_t threads[THREADS], void *(*body)(void *))
+{
+	atomic_store(&is_over, false);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, body, (void *)(i + 1)), 0);
+}
+
+static void end(const pthread_t threads[THREADS])
+{
+	atomic_store(&is_over, true);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Whoever else looks just now: who was refused finds what there is. */
+static void what_another_thread_looks_for_is_waited_for(void)
+{
+	pthread_t threads[THREADS];
+	int fd;
+
+	start();
+	begin(threads, settle_on_and_on);
+	for (uint64_t handle = 1; handle < 1000; handle++) {
+		create(handle, 2 * MIB);
+		fd = export_handle(handle);
+		release(handle);
+		close(fd);
+		handed_await(dev0);
+		CHECK_EQ(quota_used(dev0), 0);
+	}
+	end(threads);
+}
+
+/* Nor is anything uncharged meanwhile that a descriptor holds. */
+static void what_another_thread_claims_stays_charged(void)
+{
+	pthread_t threads[THREADS];
+	int fd;
+
+	start();
+	begin(threads, claim_on_and_on);
+	for (uint64_t handle = 1; handle < 1000; handle++) {
+		create(handle, 64 * MIB);
+		fd = export_handle(handle);
+		release(handle);
+		CHECK(quota_used(dev0) >= 64 * MIB);
+		close(fd);
+		handed_await(dev0);
+	}
+	end(threads);
+	CHECK_EQ(used(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -320,6 +394,8 @@ int main(void)
 		fresh_test(one_that_cannot_be_marked),
 		fresh_test(a_child_begins_with_nothing),
 		fresh_test(threads_lend_at_once),
+		fresh_test(what_another_thread_looks_for_is_waited_for),
+		fresh_test(what_another_thread_claims_stays_charged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -357,6 +357,14 @@ bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, s
 	return is_ours;
 }
 
+void handle_note_export(struct handle_node *node)
+{
+	pthread_mutex_lock(&state.s.mutex);
+	if (node->memory)
+		node->memory->is_exported = true;
+	pthread_mutex_unlock(&state.s.mutex);
+}
+
 void handle_use(struct handle_node *node, uint64_t handle)
 {
 	node->key = handle;

@@ -84,6 +84,9 @@ uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes
  */
 bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, struct lent *out);
 
+/* Others can open the memory that is used by something else than a descriptor. */
+void handle_note_export(struct handle_node *node);
+
 /*
  * The driver mapped it at [addr, addr + bytes). Adds what is no longer held to freed_bytes[dev]: a
  * mapping that stood at that address was unmapped unseen.

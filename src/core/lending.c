@@ -109,6 +109,13 @@ void lending_given(struct lending *l, int fd)
 		lent_mark(fd, &all);
 }
 
+void lending_named(struct lending *l)
+{
+	for (struct lending_part *part = l->parts; part; part = part->next)
+		if (part->node)
+			handle_note_export(part->node);
+}
+
 void lending_end(struct lending *l)
 {
 	while (l->parts) {

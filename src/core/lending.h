@@ -1,6 +1,6 @@
 /*
  * A call that makes a descriptor, on its way: what it is of stays charged until the descriptor is
- * marked (core/lent.h). Begin, driver call, given where it made one, end.
+ * marked (core/lent.h). Begin, driver call, given or named where it made something, end.
  *
  * Belongs to one thread.
  */
@@ -33,5 +33,8 @@ int lending_begin_address(struct lending *lending, uint64_t addr, struct dev dev
 
 /* The driver made the descriptor. */
 void lending_given(struct lending *lending, int fd);
+
+/* As that, of what others open memory by handle by while it lives, and which holds nothing. */
+void lending_named(struct lending *lending);
 
 void lending_end(struct lending *lending);

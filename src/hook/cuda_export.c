@@ -39,6 +39,8 @@ CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllo
 			real.cuMemExportToShareableHandle(out_shareable, handle, type, flags));
 	if (res == CUDA_SUCCESS && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		lending_given(&lending, *(int *)out_shareable);
+	else if (res == CUDA_SUCCESS)
+		lending_named(&lending);
 	lending_end(&lending);
 	charge_over();
 	return res;

@@ -200,6 +200,48 @@ static void an_allocation(void)
 	CHECK_EQ(used(), 0);
 }
 
+/* Another member, who imports and looks at each word. */
+static void import_and_look(void *arg)
+{
+	struct member m;
+
+	(void)arg;
+	member_join(&m, scratch_path("region"), "1g", RATION_FLAG_CONTEXT_FREE, 2);
+	handed_init(&m.region, m.slot.index);
+	handed_import();
+	child_say('c');
+	while (child_hear()) {
+		handed_looked();
+		child_say('l');
+	}
+}
+
+/* What others open by a name waits for those who may have it, as with a descriptor. */
+static void a_handle_without_a_descriptor(void)
+{
+	struct lending l = { 0 };
+	struct child other;
+
+	start();
+	other = child_start(import_and_look, NULL);
+	CHECK_EQ(child_word(&other), 'c');
+	create(0x100, 8 * MIB);
+	create(0x200, 2 * MIB);
+	CHECK_EQ(lending_begin_handle(&l, 0x100), 0);
+	lending_named(&l);
+	lending_end(&l);
+	release(0x100);
+	release(0x200);
+	CHECK_EQ(used(), 8 * MIB);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(used(), 8 * MIB);
+		child_tell(&other, 'l');
+		CHECK_EQ(child_word(&other), 'l');
+	}
+	CHECK_EQ(used(), 0);
+	child_kill(&other);
+}
+
 /* Memory in others' books: what a descriptor holds of it is charged for itself. */
 static void what_others_are_charged_for(void)
 {
@@ -389,6 +431,7 @@ int main(void)
 		fresh_test(a_handle_is_held_by_its_descriptors),
 		fresh_test(one_descriptor_of_two),
 		fresh_test(an_allocation),
+		fresh_test(a_handle_without_a_descriptor),
 		fresh_test(what_others_are_charged_for),
 		fresh_test(it_is_charged_whatever_the_limit),
 		fresh_test(one_that_cannot_be_marked),

@@ -69,13 +69,18 @@ void handed_export(void)
 		heir_note_export(state.s.own, state.s.slot);
 }
 
-/* Something is imported of which nobody looks whether it is in the figure of this process. */
+/*
+ * Something is imported that the figure of this process does not show, since sparse arrays alone
+ * hold it, or of which nobody looks whether it does.
+ */
 static bool has_unseen_imports(void)
 {
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct dev dev = { d };
 
-		if (!charge_may_look(dev) && (handle_has_imports(dev) || track_has_weightless(dev)))
+		if (handle_has_unseen_imports(dev) ||
+		    (!charge_may_look(dev) &&
+		     (handle_has_imports(dev) || track_has_weightless(dev))))
 			return true;
 	}
 	return false;

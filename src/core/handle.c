@@ -26,7 +26,7 @@ struct memory {
 	uint64_t bytes;
 	uint64_t uses;        /* nodes that have it, those taken out included */
 	uint64_t unseen_uses; /* of these: that no figure shows */
-	bool is_unseen;       /* there are no others: counted in `unseen_bytes` */
+	bool is_unseen;       /* there are no others: counted in `unseen_bytes`, `unseen_imports` */
 };
 
 /* A handle or a mapping. */
@@ -53,7 +53,8 @@ struct handle_state {
 	_Atomic unsigned imports[RATION_DEVICES]; /* written under mutex */
 	_Atomic bool has_ended_import[RATION_DEVICES];
 	_Atomic unsigned hosts;
-	_Atomic uint64_t unseen_bytes[RATION_DEVICES]; /* written under mutex */
+	_Atomic uint64_t unseen_bytes[RATION_DEVICES];   /* written under mutex */
+	_Atomic unsigned unseen_imports[RATION_DEVICES]; /* likewise */
 };
 PROCESS_STATE(handle_state, state);
 
@@ -132,10 +133,13 @@ static void weigh(struct memory *memory, uint64_t uses)
 	if (is_unseen == memory->is_unseen)
 		return;
 	memory->is_unseen = is_unseen;
-	if (is_unseen)
+	if (is_unseen) {
 		atomic_fetch_add(&state.s.unseen_bytes[memory->dev.v], memory->bytes);
-	else
+		atomic_fetch_add(&state.s.unseen_imports[memory->dev.v], memory->is_import);
+	} else {
 		atomic_fetch_sub(&state.s.unseen_bytes[memory->dev.v], memory->bytes);
+		atomic_fetch_sub(&state.s.unseen_imports[memory->dev.v], memory->is_import);
+	}
 }
 
 /* mutex held. */
@@ -332,6 +336,11 @@ void handle_import_host(struct handle_node *node, uint64_t handle)
 bool handle_has_imports(struct dev dev)
 {
 	return atomic_load(&state.s.imports[dev.v]) > 0;
+}
+
+bool handle_has_unseen_imports(struct dev dev)
+{
+	return atomic_load(&state.s.unseen_imports[dev.v]) > 0;
 }
 
 bool handle_take_ended_import(struct dev dev)

@@ -46,6 +46,9 @@ void handle_import(struct handle_node *node, uint64_t handle, struct dev dev);
 /* True while memory of the device that was entered so is held. */
 bool handle_has_imports(struct dev dev);
 
+/* True while memory that came from elsewhere is held by that alone which no figure shows. */
+bool handle_has_unseen_imports(struct dev dev);
+
 /* True once after memory that was entered so has ended. */
 bool handle_take_ended_import(struct dev dev);
 

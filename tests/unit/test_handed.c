@@ -1,5 +1,6 @@
 #include "core/handed.h"
 
+#include "core/handle.h"
 #include "shm/heir.h"
 #include "shm/residency.h"
 
@@ -135,11 +136,53 @@ static void it_is_said_anew_where_the_slot_was_lost(void)
 	CHECK_EQ(residency_import_looks(own, slot), 2);
 }
 
+/* It has imported memory, and a sparse array holds that until the second word. */
+static void map_and_look(void *arg)
+{
+	struct handle_node *import = handle_prepare(), *tile = handle_prepare();
+	struct member m;
+
+	(void)arg;
+	member_join(&m, scratch_path("region"), "1g", 0, 1);
+	handed_init(&m.region, m.slot.index);
+	handle_init();
+	handed_import();
+	handle_import(import, 0x100, dev0);
+	handle_use_unseen(tile, 0x100);
+	handle_released(handle_release(0x100));
+	child_say('c');
+	for (int words = 1; child_hear(); words++) {
+		if (words == 3)
+			handle_unuse(tile);
+		handed_looked();
+		child_say('l');
+	}
+}
+
+/* No figure shows what sparse arrays hold, whoever looks: it stays its maker's. */
+static void what_is_in_no_figure_is_not_looked_for(void)
+{
+	struct child other;
+
+	start();
+	other = child_start(map_and_look, NULL);
+	CHECK_EQ(child_word(&other), 'c');
+	CHECK(hand_on(4 * MIB));
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(quota_used(dev0), 4 * MIB);
+		look(&other);
+		handed_settle(dev0);
+	}
+	CHECK_EQ(quota_used(dev0), 0);
+	child_kill(&other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		fresh_test(it_stays_charged_until_all_have_looked),
 		fresh_test(where_nobody_imports_it_goes_at_once),
+		fresh_test(what_is_in_no_figure_is_not_looked_for),
 		fresh_test(it_is_said_anew_where_the_slot_was_lost),
 	};
 

@@ -205,8 +205,7 @@ static struct open_ones look(void)
 	int rc = open.is_blind ? 0 : exported_read(state.s.owner, &open.all, &open.count);
 
 	open.is_blind |= rc < 0;
-	/* For want of a descriptor or of memory it fails now, and not for ever. */
-	if (rc == -ENOENT || rc == -EACCES || rc == -EPERM)
+	if (exported_is_unreadable(rc))
 		complain(rc);
 	return open;
 }

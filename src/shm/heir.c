@@ -149,11 +149,16 @@ bool heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_byt
 {
 	struct exported *all;
 	unsigned count;
+	int rc;
 
 	memset(out_bytes, 0, RATION_DEVICES * sizeof(*out_bytes));
-	if (!has_exported(own, slot) ||
-	    exported_read(exported_owner(&own->slots[slot], slot), &all, &count) < 0)
+	if (!has_exported(own, slot))
 		return false;
+	rc = exported_read(exported_owner(&own->slots[slot], slot), &all, &count);
+	if (rc < 0) {
+		memset(out_bytes, 0xff, RATION_DEVICES * sizeof(*out_bytes));
+		return !exported_is_unreadable(rc);
+	}
 	for (unsigned i = 0; i < count; i++)
 		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
 	free(all);

@@ -18,7 +18,8 @@ void heir_clear(struct ration_region *own, unsigned slot);
 
 /*
  * The dead owner's memory that descriptors still hold (shm/exported.h), whoever has them: true
- * where there is any, with the bytes of each device.
+ * where there is any, with the bytes of each device; or where that cannot be said for the moment, with
+ * UINT64_MAX: all that it is charged for may be.
  */
 bool heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES]);
 

@@ -10,6 +10,7 @@
 #include "tenant.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static char path[512];
 
@@ -234,6 +235,35 @@ static void test_a_descriptor_outlives_them_all(void **state)
 	region_close(&r);
 }
 
+/* Who reaps has no descriptor left: nobody can say for the moment what is held. */
+static void test_who_cannot_look_takes_nothing_off(void **state)
+{
+	struct child keeper = begin(0), dead = begin_giver();
+	struct rlimit before, none = { 0 };
+	uint64_t keep_bytes[RATION_DEVICES];
+	struct region r;
+	bool is_kept;
+
+	(void)state;
+	tenant_open(&r, path, NULL);
+	child_kill(&dead);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	slot_reap(&r, -1);
+	is_kept = heir_keeps(r.own, 1, keep_bytes);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_true(is_kept);
+	assert_int_equal(keep_bytes[0], UINT64_MAX);
+	assert_in_range(charged(&r), BYTES + 2 * MIB, 2 * BYTES + 10 * MIB);
+	slot_reap(&r, -1);
+	assert_int_equal(charged(&r), BYTES + 2 * MIB);
+	close(given);
+	assert_int_equal(slot_reap(&r, -1), 1);
+	child_kill(&keeper);
+	region_close(&r);
+}
+
 #define heir_test(f) cmocka_unit_test_setup_teardown(f, make, scratch_remove)
 
 int main(void)
@@ -246,6 +276,7 @@ int main(void)
 		heir_test(test_its_slot_is_not_given_away),
 		heir_test(test_a_descriptor_outlives_its_maker),
 		heir_test(test_a_descriptor_outlives_them_all),
+		heir_test(test_who_cannot_look_takes_nothing_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,9 +97,12 @@ static int open_file(const char *path)
 static void read_owners(int fd, struct ration_region *own)
 {
 	const size_t head = offsetof(struct ration_region, slots);
+	const off_t exporters = RATION_OFFSET + (off_t)offsetof(struct ration_region, exporters);
 
 	memset(own, 0, head);
-	if (pread(fd, own, head, RATION_OFFSET) < 0)
+	memset(own->exporters, 0, sizeof(own->exporters));
+	if (pread(fd, own, head, RATION_OFFSET) < 0 ||
+	    pread(fd, own->exporters, sizeof(own->exporters), exporters) < 0)
 		return;
 	for (size_t i = 0; i < HAMI_SLOTS; i++) {
 		off_t at = RATION_OFFSET + (off_t)(head + i * sizeof(*own->slots));

@@ -27,7 +27,7 @@ struct loan {
 };
 
 struct lent_state {
-	uint64_t owner;        /* constant after lent_init() */
+	uint64_t owner; /* constant after lent_init() */
 	/*
 	 * Who claims looks at the locks with it, and others who end something wait for what he
 	 * finds: some of it may be theirs. Before `mutex` and the quota's.
@@ -212,8 +212,7 @@ static struct open_ones look(void)
 	int rc = open.is_blind ? 0 : exported_read(state.s.owner, &open.all, &open.count);
 
 	open.is_blind |= rc < 0;
-	/* For want of a descriptor or of memory it fails now, and not for ever. */
-	if (rc == -ENOENT || rc == -EACCES || rc == -EPERM)
+	if (exported_is_unreadable(rc))
 		complain(rc);
 	return open;
 }

@@ -205,6 +205,11 @@ int exported_read(uint64_t owner, struct exported **out_all, unsigned *out_count
 	return 0;
 }
 
+bool exported_is_unreadable(int rc)
+{
+	return rc == -ENOENT || rc == -EACCES || rc == -EPERM;
+}
+
 bool exported_has(const struct exported *all, unsigned count, uint64_t memory)
 {
 	struct exported want = { .memory = memory };

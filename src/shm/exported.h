@@ -36,5 +36,8 @@ int exported_mark(int fd, uint64_t owner, const struct exported *what);
  */
 int exported_read(uint64_t owner, struct exported **out_all, unsigned *out_count);
 
+/* Whether that is so for good: a failure for want of a descriptor or of memory may pass. */
+bool exported_is_unreadable(int rc);
+
 /* True when that has such a number. */
 bool exported_has(const struct exported *all, unsigned count, uint64_t memory);

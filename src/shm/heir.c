@@ -5,7 +5,6 @@
 #include "shm/exported.h"
 #include "shm/residency.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +97,6 @@ static void end_round_if_over(const struct ration_region *own)
 	state.s.is_under_way = false;
 }
 
-/* Where the list can never be read, nothing is followed (core/lent.h). */
-static int answer(int rc)
-{
-	return rc == -ENOENT || rc == -EACCES || rc == -EPERM ? 0 : rc;
-}
-
 int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES])
 {
 	struct exported *all;
@@ -114,8 +107,9 @@ int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_byte
 	if (!has_exported(own, slot))
 		return 0;
 	rc = exported_read(exported_owner(&own->slots[slot], slot), &all, &count);
+	/* Where the list can never be read, nothing is followed (core/lent.h). */
 	if (rc < 0)
-		return answer(rc);
+		return exported_is_unreadable(rc) ? 0 : rc;
 	for (unsigned i = 0; i < count; i++)
 		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
 	free(all);

@@ -311,15 +311,21 @@ static int is_held(const struct snapshot *snap)
 	return lock_held(snap->fd, keeper, RATION_LOCK_KEEPER + 1 - keeper, NULL);
 }
 
-/* What descriptors hold of a dead process's. */
+/* What descriptors hold of a dead process's: no more than it is charged for, whatever they say. */
 static void read_rest(const struct ration_region *own, unsigned index, struct view *view)
 {
 	uint64_t keep_bytes[RATION_DEVICES];
+	int rc = heir_keeps(own, index, keep_bytes);
 
-	if (heir_keeps(own, index, keep_bytes) <= 0)
+	if (rc == 0)
 		return;
+	/* All of it may be held, where that cannot be seen now. */
+	if (rc < 0)
+		memset(keep_bytes, 0xff, sizeof(keep_bytes));
 	for (int d = 0; d < view->device_count; d++)
-		view->devices[d].used_bytes = bytes_sum(view->devices[d].used_bytes, keep_bytes[d]);
+		view->devices[d].used_bytes = bytes_sum(view->devices[d].used_bytes,
+							bytes_least(keep_bytes[d],
+								    slot_bytes(own, index, d)));
 }
 
 static int read_processes(const struct snapshot *snap, struct view *view)

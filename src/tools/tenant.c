@@ -42,10 +42,11 @@ static int create(const struct region_setup *setup, struct tenant *t, char *out_
 	int turn, rc = tenant_place_make(t->dir, t->name, t->path, sizeof(t->path), &turn);
 
 	if (rc == -EBUSY)
-		snprintf(out_error, error_bytes,
-			 "the name '%s' is taken by a living tenant, or by what descriptors hold of its "
-			 "memory; choose another one, or end it (`ration ps` shows it)",
-			 t->name);
+		snprintf(
+			out_error, error_bytes,
+			"the name '%s' is taken by a living tenant, or by what descriptors hold of its "
+			"memory; choose another one, or end it (`ration ps` shows it)",
+			t->name);
 	else if (rc < 0)
 		snprintf(out_error, error_bytes,
 			 "the directory %s/%s" TENANT_PLACE_SUFFIX

@@ -90,6 +90,13 @@ def eventually():
 
 
 @pytest.fixture
+def dead_pid():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
 def sim():
     if not (BUILD / "sim" / "libcuda.so.1").exists():
         pytest.skip("the software GPU is not built")

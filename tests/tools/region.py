@@ -16,6 +16,7 @@ SLOT_BYTES = 64 + (8 + 32) * 32
 SM_SPEC_AT = SLOTS_AT + 1024 * SLOT_BYTES
 SM_POLICY_AT = SM_SPEC_AT + 2048 + 128
 SM_CHANGE_AT = SM_POLICY_AT + 4
+EXPORTERS_AT = SM_CHANGE_AT + 4
 PACE_AT = SM_CHANGE_AT + 4 + 47 * 8
 PACE_BYTES = 256 + 2112 * 8 + 1024 * 64  # include/ration/pace.h
 RESIDENCY_AT, RESIDENCY_BYTES = PACE_AT + 32 * PACE_BYTES, 448
@@ -96,6 +97,28 @@ def own(image, slot, pid, start=None, by_descriptor=False, namespace=None):
     put(image, at, "QI", start_ticks(pid) if start is None else start, pid)
     put(image, at + 32, "QI", os.stat("/proc/self/ns/pid").st_ino if namespace is None else namespace,
         by_descriptor)
+
+
+def _mix(word, more):
+    word = (word ^ more) * 0x9E3779B97F4A7C15 % 2**64
+    return word ^ word >> 29
+
+
+def export(image, slot, size):
+    """What stands for a descriptor that the slot's owner gave out, of memory of that size."""
+    at = SLOTS_AT + SLOT_BYTES * slot
+    start, pid, lifeline = struct.unpack_from("<QII", image, at)
+    owner = slot + 1
+    for word in (*struct.unpack_from("<Q", image, at + 32), pid, start, lifeline):
+        owner = _mix(owner, word)
+    bits = EXPORTERS_AT + 8 * (slot // 64)
+    put(image, bits, "Q", struct.unpack_from("<Q", image, bits)[0] | 1 << slot % 64)
+    fd = os.memfd_create("exported")
+    units = -(-size // 2**21)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK,
+                struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 2**61 | owner % 2**61,
+                            2**59 | units << 34 | 1, 0))
+    return fd
 
 
 class Lock:

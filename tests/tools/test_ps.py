@@ -127,13 +127,6 @@ def test_an_operation_that_did_not_take_place_does_not_count(tenants):
         assert tenants()["a"]["devices"][0]["used_bytes"] == 400 * MIB
 
 
-@pytest.fixture
-def dead_pid():
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
 def one_process(pid):
     image = region.blank()
     region.add_device(image, 0, region.UUID, GIB)
@@ -160,6 +153,21 @@ def test_a_dead_owner_is_dead_though_a_child_keeps_its_lock(tenants, dead_pid):
         path.write_bytes(image)
         with region.alive(path, 1):
             assert [p["slot"] for p in tenants()["a"]["processes"]] == [1]
+
+
+def test_what_a_descriptor_holds_of_a_dead_process_s(tenants, dead_pid):
+    """Other programs can make such locks too: no more is shown than it was charged for."""
+    for size, used in ((64 * MIB, 64 * MIB), (2**40, 300 * MIB)):
+        path = tenants.place("a")
+        image = one_process(dead_pid)
+        region.own(image, 2, dead_pid, start=1)
+        descriptor = region.export(image, 2, size)
+        path.write_bytes(image)
+        tenant = tenants()["a"]
+        assert (tenant["alive"], tenant["processes"]) == (True, [])
+        assert tenant["devices"][0]["used_bytes"] == used
+        os.close(descriptor)
+        assert tenants() == {}
 
 
 def test_a_number_that_another_process_has_by_now(tenants):

@@ -174,6 +174,24 @@ def test_living_files_are_not_removed(ration, lock):
         assert ration("run", "--name", "alive", "true").returncode == 125
 
 
+def test_a_file_is_not_removed_while_a_descriptor_holds_memory_of_its_dead(ration, dead_pid):
+    """Who comes next would have all of the limit beside that."""
+    path = ration.place("alive")
+    image = region.blank()
+    region.add_device(image, 0, region.UUID, 2**30)
+    region.add_process(image, 3, dead_pid, "x", [2**24])
+    region.own(image, 3, dead_pid, start=1)
+    region.put(image, region.HINTS_AT + 3, "B", 1)
+    descriptor = region.export(image, 3, 2**24)
+    path.write_bytes(image)
+    ration("run", "true")
+    ration("ps")
+    assert ration.regions() == ["alive.tenant"]
+    assert ration("run", "--name", "alive", "true").returncode == 125
+    os.close(descriptor)
+    assert ration("run", "--name", "alive", "true").returncode == 0
+
+
 def test_a_process_that_lost_its_lock_lives(ration):
     path = ration.place("alive")
     image = region.blank()

@@ -216,3 +216,17 @@ bool exported_has(const struct exported *all, unsigned count, uint64_t memory)
 
 	return count && bsearch(&want, all, count, sizeof(*all), compare);
 }
+
+int exported_shows(uint64_t owner, const struct exported *what)
+{
+	struct exported *all;
+	unsigned count;
+	int rc = exported_read(owner, &all, &count);
+
+	if (rc < 0)
+		return rc;
+	if (!exported_has(all, count, what->memory))
+		rc = -ENOLCK;
+	free(all);
+	return rc;
+}

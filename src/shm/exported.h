@@ -41,3 +41,9 @@ bool exported_is_unreadable(int rc);
 
 /* True when that has such a number. */
 bool exported_has(const struct exported *all, unsigned count, uint64_t memory);
+
+/*
+ * Whether a mark that is there is seen: 0, or -errno, -ENOLCK where the list is not the kernel's,
+ * as in a container in which it is hidden.
+ */
+int exported_shows(uint64_t owner, const struct exported *what);

@@ -1,5 +1,6 @@
 #include "tools/doctor_system.h"
 
+#include "shm/exported.h"
 #include "shm/lock.h"
 #include "shm/region.h"
 #include "tools/doctor_report.h"
@@ -88,6 +89,27 @@ void doctor_system_preload(void)
 			"it as the user who runs the programs");
 }
 
+/* Whether those of device memory are seen for as long as they are open. */
+static void descriptors(void)
+{
+	const struct exported what = { .memory = 1, .bytes = EXPORTED_UNIT_BYTES };
+	const uint64_t owner = (uint64_t)getpid();
+	int fd = memfd_create("ration-doctor", MFD_CLOEXEC);
+	int rc = fd < 0 ? -errno : exported_mark(fd, owner, &what);
+
+	if (rc == 0)
+		rc = exported_shows(owner, &what);
+	if (rc == 0)
+		doctor_report(DOCTOR_OK, "kernel", "descriptors of memory can be followed");
+	else
+		doctor_report(DOCTOR_WARN, "kernel",
+			      "descriptors of memory cannot be followed (%s): memory that has had "
+			      "one stays counted until its process ends; let /proc/locks be read",
+			      strerror(-rc));
+	if (fd >= 0)
+		close(fd);
+}
+
 void doctor_system_kernel(void)
 {
 	const size_t bytes = 65536;
@@ -111,6 +133,7 @@ void doctor_system_kernel(void)
 			"process id instead; allow madvise(2) with MADV_WIPEONFORK");
 	if (page != MAP_FAILED)
 		munmap(page, bytes);
+	descriptors();
 }
 
 /* Locks a byte of a file without a name through one description and looks through another. */

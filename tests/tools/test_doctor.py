@@ -394,6 +394,16 @@ def test_library_that_is_not_there(ration, sim):
     assert lines(out, "ok", "driver") and lines(out, "ok", "kernel")
 
 
+def test_where_the_list_of_locks_is_hidden(ration):
+    assert any("can be followed" in line for line in lines(ration("doctor"), "ok", "kernel"))
+    script = 'mount --bind /dev/null /proc/locks && exec "$@"'
+    out = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", ration.path, "doctor"], env=ration.env,
+                         text=True, capture_output=True, timeout=60, check=False)
+    if "unshare" in out.stderr or "mount:" in out.stderr:
+        pytest.skip("nothing can be mounted here")
+    assert any("/proc/locks" in line for line in lines(out, "warn", "kernel"))
+
+
 def test_library_that_is_another(ration, sim, tmp_path):
     """Something else under its name."""
     fake = tmp_path / "libration.so"

@@ -9,6 +9,7 @@
 #include "core/charge.h"
 
 #include "member.h"
+#include "mount.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -291,6 +292,31 @@ static void one_that_cannot_be_marked(void)
 	CHECK_EQ(used(), 4 * MIB);
 }
 
+static void in_the_dark(void *arg)
+{
+	int fd;
+
+	(void)arg;
+	mount_begin();
+	if (mount("/dev/null", "/proc/locks", NULL, MS_BIND, NULL) < 0)
+		child_skip("nothing can be mounted there");
+	start();
+	create(0x100, 4 * MIB);
+	fd = export_handle(0x100);
+	release(0x100);
+	CHECK_EQ(used(), 4 * MIB);
+	close(fd);
+	CHECK_EQ(used(), 4 * MIB);
+}
+
+/* As containers hide files of /proc: an empty list does not say that all are closed. */
+static void where_the_locks_are_hidden(void)
+{
+	struct child child = child_start(in_the_dark, NULL);
+
+	child_end(&child);
+}
+
 /* A child has neither the parent's memory nor its descriptors' charges. */
 static void in_child(void *arg)
 {
@@ -435,6 +461,7 @@ int main(void)
 		fresh_test(what_others_are_charged_for),
 		fresh_test(it_is_charged_whatever_the_limit),
 		fresh_test(one_that_cannot_be_marked),
+		fresh_test(where_the_locks_are_hidden),
 		fresh_test(a_child_begins_with_nothing),
 		fresh_test(threads_lend_at_once),
 		fresh_test(what_another_thread_looks_for_is_waited_for),

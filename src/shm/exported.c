@@ -106,8 +106,8 @@ static int read_line(struct list *list, const char *line)
 	return add(list, &what);
 }
 
-/* Enough for a line. */
-enum { LINE_BYTES = 256, READ_BYTES = 4096 };
+/* Enough for a line; what the kernel gives in one piece; how often a long list is read. */
+enum { LINE_BYTES = 256, READ_BYTES = 4096, PASSES = 4 };
 
 /* Reads the lines in text[0, bytes), and moves what begins a last one to the front: its bytes. */
 static int read_lines(struct list *list, char *text, size_t bytes, size_t *out_left_bytes)
@@ -129,16 +129,18 @@ static int read_lines(struct list *list, char *text, size_t bytes, size_t *out_l
 	return rc;
 }
 
-/* Reads all of the file; *out_reads becomes how many pieces it came in. */
-static int read_file(struct list *list, int fd, unsigned *out_reads)
+/*
+ * Reads all of the file, first of it so many bytes; *out_reads becomes how many pieces it came in.
+ */
+static int read_file(struct list *list, int fd, size_t bytes, unsigned *out_reads)
 {
 	char text[LINE_BYTES + READ_BYTES + 1];
 	size_t left_bytes = 0;
 	int rc = 0;
 
 	*out_reads = 0;
-	while (rc == 0) {
-		ssize_t n = read(fd, text + left_bytes, READ_BYTES);
+	for (; rc == 0; bytes = READ_BYTES) {
+		ssize_t n = read(fd, text + left_bytes, bytes);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -150,13 +152,13 @@ static int read_file(struct list *list, int fd, unsigned *out_reads)
 	return rc;
 }
 
-static int read_once(struct list *list, unsigned *out_reads)
+static int read_once(struct list *list, size_t first_bytes, unsigned *out_reads)
 {
 	int held = sys_cancel_hold();
 	int fd = open("/proc/locks", O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -errno : 0;
 
 	if (rc == 0) {
-		rc = read_file(list, fd, out_reads);
+		rc = read_file(list, fd, first_bytes, out_reads);
 		close(fd);
 	}
 	sys_cancel_release(held);
@@ -185,16 +187,16 @@ static void tidy(struct list *list)
 
 /*
  * The kernel gives a long list in pieces, each from so many locks on: one that goes meanwhile hides
- * the next. So such a list is read twice.
+ * the lock behind the piece. So such a list is read some times more, in pieces that end elsewhere.
  */
 int exported_read(uint64_t owner, struct exported **out_all, unsigned *out_count)
 {
 	struct list list = { .first = OWNERS | owner };
 	unsigned reads;
-	int rc = read_once(&list, &reads);
+	int rc = read_once(&list, READ_BYTES, &reads);
 
-	if (rc == 0 && reads > 1)
-		rc = read_once(&list, &reads);
+	for (size_t i = 1; rc == 0 && reads > 1 && i < PASSES; i++)
+		rc = read_once(&list, i * READ_BYTES / PASSES, &reads);
 	if (rc < 0) {
 		free(list.all);
 		return rc;

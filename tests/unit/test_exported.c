@@ -7,6 +7,8 @@
 #include "child.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -155,6 +157,51 @@ static void test_among_many_others(void **state)
 	close(ours);
 }
 
+enum { CHURN_FILES = 40, CHURN_THREADS = 2, LOOKS = 200, MARKS = 100 };
+
+static _Atomic bool is_over;
+
+/* Locks that come and go. */
+static void *churn(void *arg)
+{
+	unsigned random = (unsigned)(uintptr_t)arg;
+	int files[CHURN_FILES];
+
+	for (int i = 0; i < CHURN_FILES; i++)
+		files[i] = memfd_create("other", MFD_CLOEXEC);
+	while (!atomic_load(&is_over)) {
+		struct flock lock = { .l_whence = SEEK_SET, .l_len = 1 };
+
+		random = random * 1103515245 + 12345;
+		lock.l_type = random >> 16 & 1 ? F_RDLCK : F_UNLCK;
+		fcntl(files[(random >> 17) % CHURN_FILES], F_OFD_SETLK, &lock);
+	}
+	for (int i = 0; i < CHURN_FILES; i++)
+		close(files[i]);
+	return NULL;
+}
+
+/* Between two pieces of the list locks go, and others move up: none of ours is overlooked. */
+static void test_while_others_come_and_go(void **state)
+{
+	pthread_t threads[CHURN_THREADS];
+	int marked[MARKS];
+
+	(void)state;
+	for (uint64_t i = 0; i < MARKS; i++)
+		marked[i] = make(OWNER, i + 1, 2 * MIB, 0);
+	for (uintptr_t i = 0; i < CHURN_THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
+	for (int i = 0; i < LOOKS; i++)
+		assert_int_equal(count(OWNER, NULL), MARKS);
+	atomic_store(&is_over, true);
+	for (int i = 0; i < CHURN_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < MARKS; i++)
+		close(marked[i]);
+	assert_int_equal(count(OWNER, NULL), 0);
+}
+
 static void test_what_cannot_be_marked(void **state)
 {
 	const struct exported what = { .memory = 1, .bytes = MIB };
@@ -196,6 +243,7 @@ int main(void)
 		cmocka_unit_test(test_one_memory_counts_once),
 		cmocka_unit_test(test_any_copy_holds_it),
 		cmocka_unit_test(test_among_many_others),
+		cmocka_unit_test(test_while_others_come_and_go),
 		cmocka_unit_test(test_what_cannot_be_marked),
 		cmocka_unit_test(test_an_owner_is_known_by_his_slot),
 	};

@@ -91,8 +91,7 @@ static bool is_under_way(void)
 void charge_over(void)
 {
 	atomic_fetch_add(&state.s.over, 1);
-	for (int d = 0; lent_is_fresh() && d < RATION_DEVICES; d++)
-		lent_claim((struct dev){ d }, 0);
+	lent_claim_all();
 	if (!atomic_load(&state.s.has_put_off) || is_under_way())
 		return;
 	atomic_store(&state.s.has_put_off, false);

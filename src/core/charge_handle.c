@@ -62,8 +62,7 @@ void charge_end_later(struct track_node *node, struct dev dev)
 void charge_lent_end(uint64_t addr)
 {
 	lent_end(addr);
-	for (int d = 0; lent_is_fresh() && d < RATION_DEVICES; d++)
-		lent_claim((struct dev){ d }, 0);
+	lent_claim_all();
 }
 
 void charge_drop_context(const void *ctx, uint64_t mark)

@@ -17,9 +17,6 @@
 /* Workers look ten times a second, in a crowd less often (core/watch.h). */
 #define WAIT_NS (2 * NSEC_PER_SEC)
 
-/* One look may have been under way; the one after it has seen what was handed on. */
-enum { LOOKS = 2 };
-
 struct handed_state {
 	struct ration_region *own; /* constant after handed_init() */
 	unsigned slot;             /* likewise */
@@ -132,18 +129,12 @@ static bool see_importers(struct dev dev)
 	return is_any;
 }
 
-/* mutex held. A slot that is another's by now says less or nothing. */
+/* mutex held. */
 static bool have_all_looked(void)
 {
-	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
-		uint32_t looks;
-
-		if (!state.s.seen[i])
-			continue;
-		looks = residency_import_looks(state.s.own, i);
-		if (looks && looks - state.s.seen[i] < LOOKS)
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (!residency_has_looked(state.s.own, i, state.s.seen[i]))
 			return false;
-	}
 	return true;
 }
 

@@ -336,6 +336,12 @@ uint64_t lent_claim(struct dev dev, uint64_t bytes)
 	return bytes;
 }
 
+void lent_claim_all(void)
+{
+	for (int d = 0; lent_is_fresh() && d < RATION_DEVICES; d++)
+		lent_claim((struct dev){ d }, 0);
+}
+
 bool lent_any(struct dev dev)
 {
 	return atomic_load_explicit(&state.s.held_bytes[dev.v], memory_order_relaxed) > 0;

@@ -64,6 +64,9 @@ bool lent_is_fresh(void);
  */
 uint64_t lent_claim(struct dev dev, uint64_t bytes);
 
+/* As that of all devices, where the caller takes nothing off. One load where nothing has ended. */
+void lent_claim_all(void);
+
 /* True while something is charged so. */
 bool lent_any(struct dev dev);
 

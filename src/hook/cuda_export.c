@@ -46,18 +46,15 @@ CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllo
 	return res;
 }
 
-/* An address that the driver refuses as it refuses what only a handle of its own could give. */
-static bool has_range(const struct object_info *o, CUdeviceptr addr, size_t bytes)
-{
-	return bytes <= o->addr + o->bytes - addr;
-}
-
-/* Memory of an object that others reach stays where it is. */
+/*
+ * Memory of an object that others reach stays where it is. What leaves the object is refused by the
+ * driver, as it refuses an address where nothing is.
+ */
 static int begin_object(struct lending *lending, CUdeviceptr *inout_addr, size_t bytes)
 {
 	struct object_info o;
 
-	if (!object_find(*inout_addr, &o) || !has_range(&o, *inout_addr, bytes) ||
+	if (!object_find(*inout_addr, &o) || bytes > o.addr + o.bytes - *inout_addr ||
 	    object_pin(o.addr, o.id) < 0) {
 		*inout_addr = MOVABLE_NOWHERE;
 		return 0;

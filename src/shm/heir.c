@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One look may have been under way; the one after it has seen what was left. */
-enum { LOOKS = 2 };
-
 /* A dead exporter, as this process has seen it; all zero: none. */
 struct dead {
 	uint64_t until; /* the number of the round whose end it waits for */
@@ -31,52 +28,40 @@ struct heir_state {
 };
 PROCESS_STATE(heir_state, state);
 
-static uint64_t *word_of(struct ration_region *own, unsigned slot)
-{
-	return &own->exporters[slot / 64];
-}
-
-static bool has_exported(const struct ration_region *own, unsigned slot)
-{
-	return __atomic_load_n(&own->exporters[slot / 64], __ATOMIC_SEQ_CST) >> slot % 64 & 1;
-}
-
 static uint64_t bit_of(unsigned slot)
 {
 	return UINT64_C(1) << slot % 64;
 }
 
+static bool has_exported(const struct ration_region *own, unsigned slot)
+{
+	return __atomic_load_n(&own->exporters[slot / 64], __ATOMIC_SEQ_CST) & bit_of(slot);
+}
+
 void heir_note_export(struct ration_region *own, unsigned slot)
 {
-	if (!(__atomic_load_n(word_of(own, slot), __ATOMIC_RELAXED) & bit_of(slot)))
-		__atomic_fetch_or(word_of(own, slot), bit_of(slot), __ATOMIC_SEQ_CST);
+	if (!has_exported(own, slot))
+		__atomic_fetch_or(&own->exporters[slot / 64], bit_of(slot), __ATOMIC_SEQ_CST);
 }
 
 void heir_clear(struct ration_region *own, unsigned slot)
 {
-	if (__atomic_load_n(word_of(own, slot), __ATOMIC_RELAXED) & bit_of(slot))
-		__atomic_fetch_and(word_of(own, slot), ~bit_of(slot), __ATOMIC_SEQ_CST);
+	if (has_exported(own, slot))
+		__atomic_fetch_and(&own->exporters[slot / 64], ~bit_of(slot), __ATOMIC_SEQ_CST);
 }
 
-static uint32_t looks_of(const struct ration_region *own, unsigned slot)
+static bool is_taken(const struct ration_region *own, unsigned slot)
 {
-	return __atomic_load_n(&own->hint[slot], __ATOMIC_RELAXED) ?
-		       residency_import_looks(own, slot) :
-		       0;
+	return __atomic_load_n(&own->hint[slot], __ATOMIC_RELAXED);
 }
 
-/* mutex held. A slot that is another's by now says less or nothing. */
+/* mutex held. */
 static bool have_all_looked(const struct ration_region *own)
 {
-	for (unsigned i = 0; i < HAMI_SLOTS; i++) {
-		uint32_t looks;
-
-		if (!state.s.seen[i])
-			continue;
-		looks = looks_of(own, i);
-		if (looks && looks - state.s.seen[i] < LOOKS)
+	for (unsigned i = 0; i < HAMI_SLOTS; i++)
+		if (state.s.seen[i] && is_taken(own, i) &&
+		    !residency_has_looked(own, i, state.s.seen[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -84,7 +69,7 @@ static bool have_all_looked(const struct ration_region *own)
 static void begin_round(const struct ration_region *own)
 {
 	for (unsigned i = 0; i < HAMI_SLOTS; i++)
-		state.s.seen[i] = looks_of(own, i);
+		state.s.seen[i] = is_taken(own, i) ? residency_import_looks(own, i) : 0;
 	state.s.is_under_way = true;
 }
 

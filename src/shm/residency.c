@@ -7,6 +7,9 @@
 
 #define IDLE_BLOCK_BYTES (UINT64_C(2) << 20)
 
+/* One may have been under way; the one after it has seen what was left. */
+enum { LOOKS = 2 };
+
 static uint64_t *word_of(struct ration_region *own, unsigned slot, int place)
 {
 	struct ration_residency *r = &own->residency[slot];
@@ -225,6 +228,13 @@ void residency_note_look(struct ration_region *own, unsigned slot)
 uint32_t residency_import_looks(const struct ration_region *own, unsigned slot)
 {
 	return __atomic_load_n(&own->residency[slot].import_looks, __ATOMIC_SEQ_CST);
+}
+
+bool residency_has_looked(const struct ration_region *own, unsigned slot, uint32_t since)
+{
+	uint32_t looks = since ? residency_import_looks(own, slot) : 0;
+
+	return !looks || looks - since >= LOOKS;
 }
 
 void residency_clear(struct ration_region *own, unsigned slot)

@@ -81,5 +81,12 @@ void residency_note_import(struct ration_region *own, unsigned slot);
 void residency_note_look(struct ration_region *own, unsigned slot);
 uint32_t residency_import_looks(const struct ration_region *own, unsigned slot);
 
+/*
+ * Whether the owner, who had looked so often (0: there was none who imports), has seen since what
+ * he was left then: one look may have been under way, the one after it has. Another owner says
+ * less or nothing.
+ */
+bool residency_has_looked(const struct ration_region *own, unsigned slot, uint32_t since);
+
 /* The slot has nothing anywhere; who takes or reaps it. */
 void residency_clear(struct ration_region *own, unsigned slot);

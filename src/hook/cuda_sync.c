@@ -7,22 +7,20 @@
 /* Queries in a polling loop read the markers once in so long. */
 #define POLL_NS (50 * NSEC_PER_USEC)
 
-/* A wait for a stream; with is_context, for all of the calling thread's context. */
-#define WAIT(sym, stream, is_per_thread, is_context, ...)                         \
-	CUresult hook_##sym(GATED_PARAMS(__VA_ARGS__))                            \
-	{                                                                         \
-		int64_t begin_ns;                                                 \
-		CUresult res;                                                     \
-                                                                                  \
-		if (!ENTER_HAS(sym))                                              \
-			return enter_missing();                                   \
-		if (!metering_is_on())                                            \
-			return real.sym(GATED_ARGS(__VA_ARGS__));                 \
-		begin_ns = work_wait_begin(stream, is_per_thread);                \
-		res = real.sym(GATED_ARGS(__VA_ARGS__));                          \
-		if (begin_ns && res == CUDA_SUCCESS)                              \
-			work_waited(stream, is_per_thread, is_context, begin_ns); \
-		return res;                                                       \
+#define WAIT(sym, is_per_thread)                                                         \
+	CUresult hook_##sym(CUstream stream)                                             \
+	{                                                                                \
+		struct work_wait wait;                                                   \
+		CUresult res;                                                            \
+                                                                                         \
+		if (!ENTER_HAS(sym))                                                     \
+			return enter_missing();                                          \
+		if (!metering_is_on() || !work_wait_begin(stream, is_per_thread, &wait)) \
+			return real.sym(stream);                                         \
+		res = real.sym(stream);                                                  \
+		if (res == CUDA_SUCCESS)                                                 \
+			work_wait_over(&wait);                                           \
+		return res;                                                              \
 	}
 
 /* A question whether a stream is done. */
@@ -44,8 +42,8 @@
 		return res;                                                      \
 	}
 
-WAIT(cuStreamSynchronize, a, false, false, CUstream)
-WAIT(cuStreamSynchronize_ptsz, a, true, false, CUstream)
+WAIT(cuStreamSynchronize, false)
+WAIT(cuStreamSynchronize_ptsz, true)
 QUERY(cuStreamQuery, false)
 QUERY(cuStreamQuery_ptsz, true)
 

@@ -490,39 +490,58 @@ void work_call_attention(void)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
-int64_t work_wait_begin(CUstream stream, bool is_per_thread)
+bool work_wait_begin(CUstream stream, bool is_per_thread, struct work_wait *out)
 {
-	struct work_thread *t = own_thread();
-	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
-	struct lane *lane = p && p->meter && p->context ? meter_lane_known(p->thread, p->key) :
-							  NULL;
-
-	if (!lane || !spare_may_pass(p->meter, lane))
-		return clock_now_ns();
-	spare_pass(lane);
-	return 0;
-}
-
-void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns)
-{
-	/* Before the markers are read, which takes as long as many a wake-up. */
-	int64_t now_ns = clock_now_ns();
 	struct work_thread *t = own_thread();
 	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
 	struct lane *lane;
 
 	if (!p || !p->meter || !p->context)
-		return;
-	lane = is_context ? spare_lane(p->meter, p->thread, p->context) :
-			    meter_lane_known(p->thread, p->key);
+		return false;
+	lane = meter_lane_known(p->thread, p->key);
+	if (lane && spare_may_pass(p->meter, lane)) {
+		spare_pass(lane);
+		return false;
+	}
+	*out = (struct work_wait){ p, clock_now_ns() };
+	return true;
+}
+
+/* `key` 0: for all of the context. `lane`: where the thread's launches are that it waited for. */
+static void waited(struct place *p, uint64_t key, struct lane *lane, int64_t begin_ns,
+		   int64_t now_ns)
+{
 	if (lane)
 		spare_waited(lane, begin_ns, now_ns);
-	if (lane && !is_context && meter_wait_is_spare(p->meter, lane, begin_ns, now_ns))
+	if (lane && key && meter_wait_is_spare(p->meter, lane, begin_ns, now_ns))
 		return;
 	metering_read(p->meter);
-	marker_waited(p->meter, is_context ? 0 : p->key, p->context,
-		      begin_ns < now_ns ? begin_ns : now_ns, now_ns);
+	marker_waited(p->meter, key, p->context, clock_least_ns(begin_ns, now_ns), now_ns);
 	metering_check_debt(p->meter);
+}
+
+void work_wait_over(const struct work_wait *wait)
+{
+	/* Before the markers are read, which takes as long as many a wake-up. */
+	int64_t now_ns = clock_now_ns();
+	struct place *p = wait->place;
+
+	/* Another thread may have ended the stream meanwhile: its lane is nobody's then. */
+	waited(p, p->key, meter_lane_known(p->thread, p->key), wait->begin_ns, now_ns);
+}
+
+void work_waited(CUstream stream, bool is_per_thread, bool is_context, int64_t begin_ns)
+{
+	int64_t now_ns = clock_now_ns();
+	struct work_thread *t = own_thread();
+	struct place *p = t ? place_of(t, stream, is_per_thread) : NULL;
+
+	if (!p || !p->meter || !p->context)
+		return;
+	waited(p, is_context ? 0 : p->key,
+	       is_context ? spare_lane(p->meter, p->thread, p->context) :
+			    meter_lane_known(p->thread, p->key),
+	       begin_ns, now_ns);
 }
 
 struct lane *work_lane_at(const struct marker_point *point)

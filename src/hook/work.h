@@ -54,11 +54,18 @@ void work_call_attention(void);
 /* Frees what threads have left that ended. */
 void work_end_threads(void);
 
+/* A wait of the calling thread's for a stream. */
+struct work_wait {
+	struct place *place; /* where the thread has its work there */
+	int64_t begin_ns;
+};
+
 /*
- * Before the program waits for a stream: when that begins, or 0 where work_waited() would tell
- * nothing that is not known.
+ * Before the program waits for a stream. False where its end would tell nothing that is not known;
+ * else work_wait_over() follows when the driver said that the stream is done.
  */
-int64_t work_wait_begin(CUstream stream, bool is_per_thread);
+bool work_wait_begin(CUstream stream, bool is_per_thread, struct work_wait *out);
+void work_wait_over(const struct work_wait *wait);
 
 /*
  * The program waited in a call from begin_ns (CLOCK_MONOTONIC) until now, and the driver said that the

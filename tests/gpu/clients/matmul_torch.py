@@ -1,23 +1,39 @@
 """PyTorch: bf16 products of two n x n matrices, 16 in flight, as bench/share keeps the GPU busy.
 
-  matmul_torch.py N
+  matmul_torch.py N [--trace]
 
-Reads lines "run SECONDS" and answers each with bench/share's line: launches, ns of the window, 0 (kernels
-of a library write nothing down), and the median, the 99th percentile and the longest of what 16 of them took.
+Reads lines "run SECONDS" and answers each with bench/share's line: launches, ns of the window, ns in which a
+kernel ran, and the median, the 99th percentile and the longest of what 16 of them took. When kernels ran the
+driver's tracing says (CUPTI) with --trace, by the GPU's clock; pauses of less than 2 us between two count as busy.
+Without it is 0.
 """
+import contextlib
 import sys
 import time
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
-N, DEPTH = int(sys.argv[1]), 16
+N, DEPTH, PAUSE_NS = int(sys.argv[1]), 16, 2000
 first, second, out = (torch.randn(N, N, device="cuda", dtype=torch.bfloat16) for _ in range(3))
 torch.cuda.synchronize()
 
-for line in sys.stdin:
+
+def busy_ns(trace):
+    kernels = sorted((e.start_ns(), e.start_ns() + e.duration_ns()) for e in trace.profiler.kineto_results.events()
+                     if e.device_type() == torch.autograd.DeviceType.CUDA)
+    busy, end = 0, kernels[0][0]
+    for begin, until in kernels:
+        begin = end if begin < end + PAUSE_NS else begin
+        busy, end = busy + max(0, until - begin), max(end, until)
+    return busy
+
+
+def run(seconds):
+    """Nanoseconds of all, and of each round."""
     events = [torch.cuda.Event() for _ in range(2)]
     begin = now = time.perf_counter_ns()
-    until, rounds = begin + int(float(line.split()[1]) * 1e9), []
+    until, rounds = begin + int(seconds * 1e9), []
     while now < until:
         for _ in range(DEPTH):
             torch.mm(first, second, out=out)
@@ -27,7 +43,11 @@ for line in sys.stdin:
         before, now = now, time.perf_counter_ns()
         rounds.append(now - before)
     torch.cuda.synchronize()
-    wall = time.perf_counter_ns() - begin
-    rounds.sort()
-    print(len(rounds) * DEPTH, wall, 0, rounds[len(rounds) // 2], rounds[len(rounds) * 99 // 100], rounds[-1],
-          flush=True)
+    return time.perf_counter_ns() - begin, sorted(rounds)
+
+
+for line in sys.stdin:
+    with profile(activities=[ProfilerActivity.CUDA]) if "--trace" in sys.argv else contextlib.nullcontext() as trace:
+        wall, rounds = run(float(line.split()[1]))
+    print(len(rounds) * DEPTH, wall, busy_ns(trace) if trace else 0, rounds[len(rounds) // 2], rounds[len(rounds) * 99 // 100],
+          rounds[-1], flush=True)

@@ -111,7 +111,7 @@ static uint64_t *ended_of(const void *pool, struct dev dev)
 	return p ? &p->ended_bytes : &state.s.ended_bytes[dev.v];
 }
 
-/* mutex held. Without memory for it the pool counts as destroyed: all that is let go of may be its. */
+/* mutex held. Without memory for it the pool counts as a destroyed one. */
 static void enter_pool(const void *pool, struct dev dev)
 {
 	struct given_pool **at = find_pool(pool);

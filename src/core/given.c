@@ -7,6 +7,7 @@
 #include "shm/region.h"
 #include "shm/shared_pools.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,16 +16,15 @@ struct given_piece {
 	struct hash_link link; /* by its address */
 	struct unit *units;    /* until it is entered */
 	uint64_t bytes;
-	const void *pool;
-	struct dev dev;
+	struct given_pool *of;
 };
 
-/* What of a pool's units has ended and the pool has not been seen to let go of. */
 struct given_pool {
 	struct given_pool *next;
 	const void *pool;
 	struct dev dev;
-	uint64_t ended_bytes;
+	struct units units;
+	uint64_t ended_bytes; /* of units that the pool has not been seen to let go of */
 };
 
 struct given_state {
@@ -33,10 +33,9 @@ struct given_state {
 	_Atomic bool is_used;      /* something was ever given; atomic */
 	pthread_mutex_t mutex;     /* orders the rest */
 	struct hash pieces;        /* that have not ended */
-	struct units units;
-	struct given_pool *pools;
-	uint64_t unit_bytes; /* of all units */
-	/* Of destroyed pools, as given_pool has it; what stays charged. */
+	struct given_pool *pools;  /* one of them (NULL) is of pieces whose pool is not known */
+	uint64_t unit_bytes;       /* of all units */
+	/* Of destroyed pools and such pieces, as given_pool has it; what stays charged. */
 	uint64_t ended_bytes[RATION_DEVICES], kept_bytes[RATION_DEVICES];
 };
 PROCESS_STATE(given_state, state);
@@ -103,88 +102,85 @@ static struct given_pool **find_pool(const void *pool)
 	return at;
 }
 
-/* mutex held. */
-static uint64_t *ended_of(const void *pool, struct dev dev)
-{
-	struct given_pool *p = pool ? *find_pool(pool) : NULL;
-
-	return p ? &p->ended_bytes : &state.s.ended_bytes[dev.v];
-}
-
-/* mutex held. Without memory for it the pool counts as a destroyed one. */
-static void enter_pool(const void *pool, struct dev dev)
+/* mutex held. NULL without memory for it. */
+static struct given_pool *enter_pool(const void *pool, struct dev dev)
 {
 	struct given_pool **at = find_pool(pool);
 
-	if (!pool || *at)
-		return;
-	*at = calloc(1, sizeof(**at));
-	if (*at)
-		**at = (struct given_pool){ .pool = pool, .dev = dev };
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (*at)
+			**at = (struct given_pool){ .pool = pool, .dev = dev };
+	}
+	return *at;
 }
 
-bool given_enter(struct given_piece *piece, const void *pool, struct dev dev)
+static void discard(struct given_piece *piece)
 {
-	bool is_new;
+	units_discard(piece->units);
+	free(piece);
+}
+
+int given_enter(struct given_piece *piece, const void *pool, struct dev dev)
+{
+	int rc = 0;
 
 	pthread_mutex_lock(&state.s.mutex);
 	atomic_store(&state.s.is_used, true);
-	is_new = !hash_find(&state.s.pieces, piece->link.key);
-	if (is_new) {
-		enter_pool(pool, dev);
-		piece->pool = pool;
-		piece->dev = dev;
-		state.s.unit_bytes += units_enter(&state.s.units, piece->units, pool);
+	if (!hash_find(&state.s.pieces, piece->link.key)) {
+		piece->of = enter_pool(pool, dev);
+		rc = piece->of ? 1 : -ENOMEM;
+	}
+	if (rc > 0) {
+		state.s.unit_bytes += units_enter(&piece->of->units, piece->units);
 		piece->units = NULL;
 		hash_insert(&state.s.pieces, &piece->link);
 		show();
 	}
 	pthread_mutex_unlock(&state.s.mutex);
-	if (!is_new) {
-		units_discard(piece->units);
-		free(piece);
-	}
-	return is_new;
+	if (rc <= 0)
+		discard(piece);
+	return rc;
 }
 
 /* mutex held: takes the piece out; *out_bytes: of units that no piece is left in. */
-static bool leave(uint64_t addr, const void **out_pool, struct dev *out_dev, uint64_t *out_bytes)
+static struct given_pool *leave(uint64_t addr, uint64_t *out_bytes)
 {
 	struct given_piece *piece = (struct given_piece *)hash_find(&state.s.pieces, addr);
+	struct given_pool *of = NULL;
 
-	if (!piece)
-		return false;
-	hash_remove(&state.s.pieces, &piece->link);
-	*out_pool = piece->pool;
-	*out_dev = piece->dev;
-	*out_bytes = units_leave(&state.s.units, addr, piece->bytes);
-	free(piece);
-	return true;
+	if (piece) {
+		of = piece->of;
+		hash_remove(&state.s.pieces, &piece->link);
+		*out_bytes = units_leave(&of->units, addr, piece->bytes);
+		free(piece);
+	}
+	return of;
 }
 
 /* Its units stay in: others of it may have been given in another thread's call. */
 void given_undo(uint64_t addr)
 {
-	const void *pool;
-	struct dev dev;
 	uint64_t bytes;
 
 	pthread_mutex_lock(&state.s.mutex);
-	leave(addr, &pool, &dev, &bytes);
+	leave(addr, &bytes);
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
 void given_freed(uint64_t addr)
 {
-	const void *pool;
-	struct dev dev;
+	struct given_pool *of;
 	uint64_t bytes;
 
 	if (!is_used())
 		return;
 	pthread_mutex_lock(&state.s.mutex);
-	if (leave(addr, &pool, &dev, &bytes))
-		*ended_of(pool, dev) += bytes;
+	of = leave(addr, &bytes);
+	if (of && of->pool)
+		of->ended_bytes += bytes;
+	else if (of)
+		state.s.ended_bytes[of->dev.v] += bytes;
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
@@ -196,33 +192,38 @@ static uint64_t bound_bytes(void)
 			      UINT64_MAX;
 }
 
+/* mutex held: takes so much off what has ended there, at most; returns how much. */
+static uint64_t take(uint64_t *ended, uint64_t bytes)
+{
+	bytes = bytes_least(bytes, *ended);
+	*ended -= bytes;
+	return bytes;
+}
+
 uint64_t given_keep(const void *pool, struct dev dev, uint64_t bytes)
 {
-	uint64_t *kept = &state.s.kept_bytes[dev.v], *ended, room;
+	uint64_t *kept = &state.s.kept_bytes[dev.v], of_pool = 0;
+	struct given_pool *p;
 
 	if (!is_used())
 		return 0;
 	pthread_mutex_lock(&state.s.mutex);
-	ended = ended_of(pool, dev);
-	bytes = bytes_least(bytes, *ended);
-	*ended -= bytes;
-	room = bytes ? bytes_beyond(bound_bytes(), *kept) : 0;
-	bytes = bytes_least(bytes, room);
-	*kept += bytes;
-	if (bytes)
+	p = pool ? *find_pool(pool) : NULL;
+	if (p)
+		of_pool = take(&p->ended_bytes, bytes);
+	bytes = of_pool + take(&state.s.ended_bytes[dev.v], bytes - of_pool);
+	if (bytes) {
+		bytes = bytes_least(bytes, bytes_beyond(bound_bytes(), *kept));
+		*kept += bytes;
 		show();
+	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;
 }
 
-static bool is_of(const struct hash_link *link, const void *pool)
+static void drop_piece(struct hash_link *link, void *of)
 {
-	return ((const struct given_piece *)link)->pool == pool;
-}
-
-static void drop_piece(struct hash_link *link, void *pool)
-{
-	if (!is_of(link, pool))
+	if (((const struct given_piece *)link)->of != of)
 		return;
 	hash_remove(&state.s.pieces, link);
 	free(link);
@@ -233,15 +234,15 @@ void given_pool_end(const void *pool)
 	struct given_pool **at, *gone;
 	uint64_t live_bytes;
 
-	if (!is_used())
+	if (!is_used() || !pool)
 		return;
 	pthread_mutex_lock(&state.s.mutex);
 	at = find_pool(pool);
 	gone = *at;
 	if (gone) {
 		*at = gone->next;
-		hash_each(&state.s.pieces, drop_piece, (void *)(uintptr_t)pool);
-		state.s.unit_bytes -= units_drop(&state.s.units, pool, &live_bytes);
+		hash_each(&state.s.pieces, drop_piece, gone);
+		state.s.unit_bytes -= units_clear(&gone->units, &live_bytes);
 		state.s.ended_bytes[gone->dev.v] += gone->ended_bytes + live_bytes;
 		show();
 		free(gone);

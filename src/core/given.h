@@ -13,7 +13,6 @@
 
 #include "core/device.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct region;
@@ -30,10 +29,9 @@ struct given_piece *given_prepare(uint64_t addr, uint64_t bytes);
 
 /*
  * Before the driver gives it: the piece of the pool (NULL: not known) is given, and the node taken
- * over. given_undo() follows when the driver refuses and this has said true: it was not given
- * before.
+ * over. 1, and given_undo() follows when the driver refuses; 0: it was given before; or -ENOMEM.
  */
-bool given_enter(struct given_piece *piece, const void *pool, struct dev dev);
+int given_enter(struct given_piece *piece, const void *pool, struct dev dev);
 void given_undo(uint64_t addr);
 
 /* Memory at the address ends, when its stream comes to it. One load where nothing was given. */

@@ -16,7 +16,7 @@ struct taken_pool {
 	struct taken_pool *next;
 	const void *pool;
 	struct dev dev;
-	uint64_t bytes;
+	struct units units;     /* another pool of the process may have the same addresses */
 	uint64_t charged_bytes; /* of them here */
 };
 
@@ -25,7 +25,6 @@ struct taken_state {
 	unsigned slot;             /* likewise */
 	_Atomic bool is_used;      /* something was ever taken; atomic */
 	pthread_mutex_t mutex;     /* orders the rest; before the quota's */
-	struct units units;
 	struct taken_pool *pools;
 	uint64_t bytes, charged_bytes; /* of all pools */
 	unsigned under_way;
@@ -104,9 +103,7 @@ static int enter(const void *pool, struct dev dev, uint64_t addr, uint64_t bytes
 		}
 		**at = (struct taken_pool){ .pool = pool, .dev = dev };
 	}
-	bytes = units_enter(&state.s.units, units, pool);
-	(*at)->bytes += bytes;
-	state.s.bytes += bytes;
+	state.s.bytes += units_enter(&(*at)->units, units);
 	*out_pool = *at;
 	return 0;
 }
@@ -155,8 +152,7 @@ void taken_pool_end(const void *pool)
 	gone = *at;
 	if (gone) {
 		*at = gone->next;
-		units_drop(&state.s.units, pool, &live_bytes);
-		state.s.bytes -= gone->bytes;
+		state.s.bytes -= units_clear(&gone->units, &live_bytes);
 		state.s.charged_bytes -= gone->charged_bytes;
 		quota_release(gone->dev, QUOTA_DATA, gone->charged_bytes);
 		show();

@@ -8,8 +8,7 @@
 struct unit {
 	struct hash_link link; /* by its number */
 	struct unit *next;     /* of a chain */
-	const void *pool;
-	uint64_t pieces; /* in it that have not ended */
+	uint64_t pieces;       /* in it that have not ended */
 };
 
 void units_discard(struct unit *chain)
@@ -47,7 +46,7 @@ static struct unit *find(const struct units *units, uint64_t number)
 	return (struct unit *)hash_find(&units->units, number);
 }
 
-uint64_t units_enter(struct units *units, struct unit *chain, const void *pool)
+uint64_t units_enter(struct units *units, struct unit *chain)
 {
 	uint64_t bytes = 0;
 	struct unit *next;
@@ -61,7 +60,6 @@ uint64_t units_enter(struct units *units, struct unit *chain, const void *pool)
 			free(chain);
 			continue;
 		}
-		chain->pool = pool;
 		chain->pieces = 1;
 		hash_insert(&units->units, &chain->link);
 		bytes += POOL_STEP_BYTES;
@@ -82,30 +80,27 @@ uint64_t units_leave(struct units *units, uint64_t addr, uint64_t bytes)
 	return ended_bytes;
 }
 
-struct drop {
-	struct units *from;
-	const void *pool;
+struct clear {
+	struct hash *from;
 	uint64_t bytes, live_bytes;
 };
 
-static void drop_if(struct hash_link *link, void *arg)
+static void clear_one(struct hash_link *link, void *arg)
 {
 	struct unit *unit = (struct unit *)link;
-	struct drop *drop = arg;
+	struct clear *clear = arg;
 
-	if (unit->pool != drop->pool)
-		return;
-	drop->bytes += POOL_STEP_BYTES;
-	drop->live_bytes += unit->pieces ? POOL_STEP_BYTES : 0;
-	hash_remove(&drop->from->units, link);
+	clear->bytes += POOL_STEP_BYTES;
+	clear->live_bytes += unit->pieces ? POOL_STEP_BYTES : 0;
+	hash_remove(clear->from, link);
 	free(unit);
 }
 
-uint64_t units_drop(struct units *units, const void *pool, uint64_t *out_live_bytes)
+uint64_t units_clear(struct units *units, uint64_t *out_live_bytes)
 {
-	struct drop drop = { .from = units, .pool = pool };
+	struct clear clear = { .from = &units->units };
 
-	hash_each(&units->units, drop_if, &drop);
-	*out_live_bytes = drop.live_bytes;
-	return drop.bytes;
+	hash_each(&units->units, clear_one, &clear);
+	*out_live_bytes = clear.live_bytes;
+	return clear.bytes;
 }

@@ -44,7 +44,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *out_data, CUdevicep
 	size_t bytes;
 	struct dev dev;
 	CUresult res;
-	bool is_new;
+	int rc;
 
 	if (!ENTER_HAS(cuMemPoolExportPointer))
 		return enter_missing();
@@ -58,9 +58,11 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *out_data, CUdevicep
 	    real.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, addr) !=
 		    CUDA_SUCCESS)
 		pool = NULL;
-	is_new = given_enter(piece, pool, dev);
+	rc = given_enter(piece, pool, dev);
+	if (rc < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	res = GATE_CALL(real.cuMemPoolExportPointer(out_data, addr));
-	if (res != CUDA_SUCCESS && is_new)
+	if (res != CUDA_SUCCESS && rc > 0)
 		given_undo(addr);
 	return res;
 }

@@ -51,7 +51,7 @@ static uint64_t taken(void)
 	return shared_pools_all_taken(member.region.own);
 }
 
-static bool give(const void *of, uint64_t addr, uint64_t bytes)
+static int give(const void *of, uint64_t addr, uint64_t bytes)
 {
 	struct given_piece *piece = given_prepare(addr, bytes);
 
@@ -65,7 +65,7 @@ static void what_was_not_given(void **state)
 	start();
 	given_freed(BASE);
 	CHECK_EQ(given_keep(&pool, dev0, STEP), 0);
-	give(&pool, BASE, STEP);
+	CHECK_EQ(give(&pool, BASE, STEP), 1);
 	/* It lives: what the pool lets go of is something else. */
 	CHECK_EQ(given_keep(&pool, dev0, STEP), 0);
 	given_freed(BASE + STEP);
@@ -81,9 +81,9 @@ static void pieces_in_a_unit(void **state)
 {
 	(void)state;
 	start();
-	CHECK(give(&pool, BASE, MIB));
-	CHECK(give(&pool, BASE + MIB, STEP));
-	CHECK(!give(&pool, BASE, MIB));
+	CHECK_EQ(give(&pool, BASE, MIB), 1);
+	CHECK_EQ(give(&pool, BASE + MIB, STEP), 1);
+	CHECK_EQ(give(&pool, BASE, MIB), 0);
 	CHECK_EQ(given(), 2 * STEP);
 	given_freed(BASE);
 	CHECK_EQ(given_keep(&pool, dev0, STEP), 0);
@@ -95,7 +95,7 @@ static void what_the_driver_refuses(void **state)
 {
 	(void)state;
 	start();
-	CHECK(give(&pool, BASE, STEP));
+	CHECK_EQ(give(&pool, BASE, STEP), 1);
 	given_undo(BASE);
 	given_freed(BASE);
 	CHECK_EQ(given_keep(&pool, dev0, STEP), 0);
@@ -112,7 +112,7 @@ static void at_most_what_may_be_held(void **state)
 	start();
 	others_have(STEP);
 	for (int i = 0; i < 10; i++) {
-		CHECK(give(&pool, BASE, STEP));
+		CHECK_EQ(give(&pool, BASE, STEP), 1);
 		given_freed(BASE);
 		kept += given_keep(&pool, dev0, STEP);
 	}
@@ -131,7 +131,7 @@ static void while_one_is_being_taken(void **state)
 {
 	(void)state;
 	start();
-	CHECK(give(&pool, BASE, STEP));
+	CHECK_EQ(give(&pool, BASE, STEP), 1);
 	given_freed(BASE);
 	taken_begin();
 	CHECK_EQ(given_keep(&pool, dev0, STEP), STEP);
@@ -147,9 +147,9 @@ static void a_destroyed_pool(void **state)
 	(void)state;
 	start();
 	others_have(3 * STEP);
-	CHECK(give(&pool, BASE, STEP));
-	CHECK(give(&pool, BASE + STEP, STEP));
-	CHECK(give(&second, BASE + 2 * STEP, STEP));
+	CHECK_EQ(give(&pool, BASE, STEP), 1);
+	CHECK_EQ(give(&pool, BASE + STEP, STEP), 1);
+	CHECK_EQ(give(&second, BASE + 2 * STEP, STEP), 1);
 	given_freed(BASE);
 	given_pool_end(&pool);
 	CHECK_EQ(given_keep(NULL, dev0, 5 * STEP), 2 * STEP);
@@ -200,6 +200,34 @@ static void what_nobody_gave_is_charged(void **state)
 	CHECK_EQ(quota_used(dev0), 0);
 }
 
+/* Two pools that were taken may have the same addresses. */
+static void pools_at_one_address(void **state)
+{
+	(void)state;
+	start();
+	others_gave(8 * STEP);
+	taken_begin();
+	CHECK_EQ(taken_enter(&theirs, dev0, BASE, STEP), 0);
+	CHECK_EQ(taken_enter(&second, dev0, BASE, STEP), 0);
+	taken_over();
+	CHECK_EQ(taken(), 2 * STEP);
+	taken_pool_end(&theirs);
+	CHECK_EQ(taken(), STEP);
+}
+
+/* Where the driver does not say which pool a piece is of any may let go of it. */
+static void of_an_unknown_pool(void **state)
+{
+	(void)state;
+	start();
+	CHECK_EQ(give(NULL, BASE, STEP), 1);
+	CHECK_EQ(given_keep(&pool, dev0, STEP), 0);
+	given_freed(BASE);
+	CHECK_EQ(given_keep(&pool, dev0, 2 * STEP), STEP);
+	given_pool_end(NULL);
+	CHECK_EQ(given_settle(dev0), 0);
+}
+
 static void of_unknown_size(void **state)
 {
 	(void)state;
@@ -221,6 +249,8 @@ int main(void)
 		fresh_test(a_destroyed_pool),
 		fresh_test(what_the_tenant_gave_is_not_charged),
 		fresh_test(what_nobody_gave_is_charged),
+		fresh_test(pools_at_one_address),
+		fresh_test(of_an_unknown_pool),
 		fresh_test(of_unknown_size),
 	};
 

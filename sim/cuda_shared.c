@@ -15,6 +15,9 @@
 #include "machine_export.h"
 #include "machine_import.h"
 
+/* What pools grow by. */
+#define STEP_BYTES ((uint64_t)32 << 20)
+
 static const char *const prefixes[] = { [SHARED_HANDLE] = "sim-vmm:", [SHARED_POOL] = "sim-pool:" };
 
 /* The soft file size limit is the program's, for its own files, and steps aside for a moment. */
@@ -143,17 +146,41 @@ CUresult cuda_shared_read(enum shared_kind kind, int fd, CUdevice *out_dev, uint
 	return CUDA_ERROR_INVALID_DEVICE;
 }
 
+/*
+ * Addresses as far behind a multiple of what pools grow by as `behind` is: a piece touches as many
+ * units wherever it is mapped. 0 when there are none.
+ */
+static uint64_t reserve(uint64_t behind, uint64_t bytes)
+{
+	uint64_t room = bytes + 2 * STEP_BYTES, map, start;
+	void *p = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return 0;
+	map = (uint64_t)p;
+	start = (map + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES + behind;
+	munmap(p, start - map);
+	munmap((void *)(start + bytes), map + room - start - bytes);
+	return start;
+}
+
 int cuda_shared_map(int fd, uint64_t offset, uint64_t bytes, uint64_t *out_address,
 		    uint64_t *out_map, uint64_t *out_map_bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t first = offset / page * page;
 	uint64_t map_bytes = (offset - first + bytes + page - 1) / page * page;
-	void *map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-			 (off_t)first);
+	uint64_t start = reserve(first % STEP_BYTES, map_bytes);
+	void *map;
 
-	if (map == MAP_FAILED)
+	if (!start)
 		return -1;
+	map = mmap((void *)start, map_bytes, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)first);
+	if (map == MAP_FAILED) {
+		munmap((void *)start, map_bytes);
+		return -1;
+	}
 	madvise(map, map_bytes, MADV_DONTFORK);
 	*out_address = (uint64_t)map + offset - first;
 	*out_map = (uint64_t)map;

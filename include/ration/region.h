@@ -53,7 +53,7 @@
 #define HAMI_MINOR 2
 
 #define RATION_MAGIC UINT64_C(0x31304e4f49544152) /* "RATION01" */
-#define RATION_LAYOUT 3
+#define RATION_LAYOUT 4
 #define RATION_OFFSET 2011136
 
 /*
@@ -237,6 +237,15 @@ struct ration_residency {
 	uint32_t import_looks;
 };
 
+/*
+ * Of pools that are shared between processes, what the card may hold for the owner and no figure
+ * shows, on all devices together: what was given to others of its own pools, and what it has had of
+ * theirs. Both last as long as the pools (docs/real-gpu.md). The owner's words, atomic.
+ */
+struct ration_shared_pools {
+	uint64_t given_bytes, taken_bytes;
+};
+
 #define RATION_TOGETHER_BITS 2
 
 /* How a process stands with others whose kernels may wait for its own (NCCL's). */
@@ -308,6 +317,7 @@ struct ration_region {
 	uint64_t reserved_sm[31];
 	struct pace_device pace[RATION_DEVICES]; /* ration/pace.h */
 	struct ration_residency residency[HAMI_SLOTS];
+	struct ration_shared_pools shared_pools[HAMI_SLOTS];
 };
 
 /* Contexts and modules are not counted against the limit. */

@@ -5,6 +5,7 @@
 #include "core/charge.h"
 
 #include "core/bound.h"
+#include "core/given.h"
 #include "core/handed.h"
 #include "core/hole.h"
 #include "core/lodger.h"
@@ -61,6 +62,7 @@ void charge_end_later(struct track_node *node, struct dev dev)
 
 void charge_lent_end(uint64_t addr)
 {
+	given_freed(addr);
 	lent_end(addr);
 	lent_claim_all();
 }

@@ -5,8 +5,10 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/given.h"
 #include "core/lent.h"
 #include "core/quota.h"
+#include "core/taken.h"
 #include "shm/heir.h"
 #include "shm/region.h"
 #include "shm/residency.h"
@@ -93,6 +95,8 @@ void handed_hold(void)
 {
 	if (!has_region())
 		return;
+	given_hold();
+	taken_hold();
 	if (handed_has_imported())
 		residency_note_import(state.s.own, state.s.slot);
 	if (atomic_load_explicit(&state.s.has_exported, memory_order_relaxed))
@@ -201,8 +205,18 @@ static bool settle_lent(struct dev dev)
 	return atomic_load(&state.s.lent_ends) != before;
 }
 
+/* What was given of pools and nobody can hold any more. True when there was some. */
+static bool settle_given(struct dev dev)
+{
+	uint64_t bytes = given_settle(dev);
+
+	quota_release(dev, QUOTA_DATA, bytes);
+	return bytes > 0;
+}
+
 void handed_settle(struct dev dev)
 {
+	settle_given(dev);
 	lent_claim(dev, 0);
 	if (lent_any(dev))
 		settle_lent(dev);
@@ -214,6 +228,8 @@ bool handed_await(struct dev dev)
 {
 	int64_t start_ns = clock_now_ns(), waited_ns = 0;
 
+	if (settle_given(dev))
+		return true;
 	/* How long somebody has a descriptor nobody can say. */
 	if ((lent_any(dev) || atomic_load(&state.s.is_settling)) && settle_lent(dev) &&
 	    !is_any(dev))

@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/tree.h"
 #include "core/doubt.h"
+#include "core/given.h"
 #include "core/leaving.h"
 #include "core/piece.h"
 #include "core/quota.h"
@@ -242,7 +243,7 @@ static void charge_less(struct pool *pool, uint64_t bytes, struct own *own)
 	pool->charged_bytes -= bytes;
 	pool->over_bytes -= bytes_least(pool->over_bytes, bytes);
 	add_physical(pool, -(int64_t)bytes);
-	own->back_bytes = own->bytes + bytes;
+	own->back_bytes = own->bytes + bytes - given_keep(pool->key, pool->dev, bytes);
 }
 
 /* mutex held. True where the figure may be older than the one that was settled last. */
@@ -462,14 +463,21 @@ void pool_put_back(struct pool *pool)
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+/* mutex held: what of the bytes of destroyed pools is to be released. */
+static uint64_t without_given(struct dev dev, uint64_t bytes)
+{
+	return bytes - given_keep(NULL, dev, bytes);
+}
+
 void pool_end(struct pool *pool, bool was_empty)
 {
 	int d = pool->dev.v;
 
 	pthread_mutex_lock(&state.s.mutex);
+	given_pool_end(pool->key);
 	if (was_empty) {
 		add_physical(pool, -(int64_t)pool->charged_bytes);
-		quota_release(pool->dev, QUOTA_DATA, pool->charged_bytes);
+		quota_release(pool->dev, QUOTA_DATA, without_given(pool->dev, pool->charged_bytes));
 	} else if (pool->kind == POOL_DEVICE) {
 		state.s.orphan_bytes[d] += pool->charged_bytes;
 		state.s.orphans_are_over[d] |= is_over(pool);
@@ -496,7 +504,7 @@ uint64_t pool_release_orphans(struct dev dev, uint64_t bytes)
 	state.s.orphan_bytes[dev.v] -= bytes;
 	if (bytes) {
 		track_physical_add(dev, -(int64_t)bytes);
-		quota_release(dev, QUOTA_DATA, bytes);
+		quota_release(dev, QUOTA_DATA, without_given(dev, bytes));
 	}
 	pthread_mutex_unlock(&state.s.mutex);
 	return bytes;

@@ -142,3 +142,13 @@ bool gpu_cuda_primary_active(struct cuda_ord ord)
 	return real.cuDevicePrimaryCtxGetState &&
 	       real.cuDevicePrimaryCtxGetState(ord.v, &flags, &active) == CUDA_SUCCESS && active;
 }
+
+bool gpu_cuda_device_of(CUdeviceptr addr, struct dev *out_dev)
+{
+	int ord;
+
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&ord, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr) ==
+		       CUDA_SUCCESS &&
+	       device_by_ordinal((struct cuda_ord){ ord }, out_dev);
+}

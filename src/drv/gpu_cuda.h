@@ -25,6 +25,9 @@ bool gpu_cuda_current(struct cuda_ord *out_ord, const void **out_ctx);
 /* The device of a context; by making it current for a moment. */
 bool gpu_cuda_context_device(CUcontext ctx, struct cuda_ord *out_ord);
 
+/* The device of an address of the card's memory; false for other memory. */
+bool gpu_cuda_device_of(CUdeviceptr addr, struct dev *out_dev);
+
 /* Whether the primary context of a device is alive. */
 bool gpu_cuda_primary_active(struct cuda_ord ord);
 

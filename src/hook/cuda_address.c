@@ -13,19 +13,6 @@ GATED(cuExternalMemoryGetMappedBuffer, CUdeviceptr *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)
 GATED(cuExternalMemoryGetMappedMipmappedArray, CUmipmappedArray *, CUexternalMemory,
       const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *)
-GATED(cuMemPoolExportPointer, CUmemPoolPtrExportData *, CUdeviceptr)
-GATED(cuMemPoolImportPointer, CUdeviceptr *, CUmemoryPool, CUmemPoolPtrExportData *)
-
-CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *out_pool, void *handle,
-						 CUmemAllocationHandleType type,
-						 unsigned long long flags)
-{
-	if (!ENTER_HAS(cuMemPoolImportFromShareableHandle))
-		return enter_missing();
-	if (init_is_member())
-		handed_import();
-	return GATE_CALL(real.cuMemPoolImportFromShareableHandle(out_pool, handle, type, flags));
-}
 
 /* Bound to groups of devices and to a fabric. */
 GATED(cuLogicalEndpointUnbind, CUlogicalEndpointId, CUdevice, cuuint64_t, cuuint64_t)

@@ -4,22 +4,11 @@
 #include "core/lending.h"
 #include "core/object_pin.h"
 #include "core/pool.h"
+#include "drv/gpu_cuda.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
 
 #include <errno.h>
-
-CUresult hook_cuMemPoolExportToShareableHandle(void *out_handle, CUmemoryPool pool,
-					       CUmemAllocationHandleType type,
-					       unsigned long long flags)
-{
-	if (!ENTER_HAS(cuMemPoolExportToShareableHandle))
-		return enter_missing();
-	/* Its descriptor holds nothing when the pool has ended. */
-	if (init_is_member())
-		handed_export();
-	return GATE_CALL(real.cuMemPoolExportToShareableHandle(out_handle, pool, type, flags));
-}
 
 CUresult hook_cuMemExportToShareableHandle(void *out_shareable, CUmemGenericAllocationHandle handle,
 					   CUmemAllocationHandleType type, unsigned long long flags)
@@ -63,17 +52,6 @@ static int begin_object(struct lending *lending, CUdeviceptr *inout_addr, size_t
 				     bytes_round_up(o.bytes, TRACK_BLOCK_BYTES));
 }
 
-/* The device of an address of the card's; false for other memory. */
-static bool device_of(CUdeviceptr addr, struct dev *out_dev)
-{
-	int ord;
-
-	return real.cuPointerGetAttribute &&
-	       real.cuPointerGetAttribute(&ord, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr) ==
-		       CUDA_SUCCESS &&
-	       device_by_ordinal((struct cuda_ord){ ord }, out_dev);
-}
-
 /*
  * What is mapped there, or the allocation. Of a pool's it is the whole steps that the pool grew by
  * (docs/real-gpu.md).
@@ -87,7 +65,7 @@ static int begin_range(struct lending *lending, CUdeviceptr addr, size_t bytes)
 
 	if (rc != -ENOENT)
 		return rc;
-	if (!real.cuMemGetAddressRange_v2 || !device_of(addr, &dev) ||
+	if (!real.cuMemGetAddressRange_v2 || !gpu_cuda_device_of(addr, &dev) ||
 	    real.cuMemGetAddressRange_v2(&base, &base_bytes, addr) != CUDA_SUCCESS)
 		return 0;
 	base_bytes = bytes_round_up(base + base_bytes, POOL_STEP_BYTES) -

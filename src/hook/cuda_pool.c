@@ -9,6 +9,7 @@
 #include "core/leaving.h"
 #include "core/piece.h"
 #include "core/pool.h"
+#include "core/taken.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
 #include "hook/movable.h"
@@ -459,8 +460,12 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 
 	if (!ENTER_HAS(cuMemPoolDestroy))
 		return enter_missing();
-	if (!init_is_member() || !pool_device(pool, &dev))
-		return GATE_CALL(real.cuMemPoolDestroy(pool));
+	if (!init_is_member() || !pool_device(pool, &dev)) {
+		res = GATE_CALL(real.cuMemPoolDestroy(pool));
+		if (res == CUDA_SUCCESS)
+			taken_pool_end(pool);
+		return res;
+	}
 	/* Meanwhile its figure is not to be held against the card's. */
 	charge_begin();
 	/* Of what a destroyed pool still holds the card's figure alone tells when it goes. */

@@ -5,11 +5,13 @@
 #include "base/process.h"
 #include "base/sys.h"
 #include "core/charge.h"
+#include "core/given.h"
 #include "core/handed.h"
 #include "core/leaving.h"
 #include "core/others.h"
 #include "core/rdma.h"
 #include "core/share.h"
+#include "core/taken.h"
 #include "core/tiles.h"
 #include "drv/gpu_cuda.h"
 #include "drv/real.h"
@@ -243,6 +245,8 @@ static enum init_state join(struct init_process *p, struct region *region, bool 
 	charge_init(&gpu_cuda_ops);
 	tiles_init();
 	handed_init(region, p->slot.index);
+	given_init(region, p->slot.index);
+	taken_init(region, p->slot.index);
 	if (device_ordinals() > 0 && !gpu_cuda_primary_active((struct cuda_ord){ 0 }))
 		sample_nvml_check_pids(region->own->devices[0].uuid);
 	metering_init(region);

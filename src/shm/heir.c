@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "shm/exported.h"
 #include "shm/residency.h"
+#include "shm/shared_pools.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ void heir_note_export(struct ration_region *own, unsigned slot)
 
 void heir_clear(struct ration_region *own, unsigned slot)
 {
+	shared_pools_clear(own, slot);
 	if (has_exported(own, slot))
 		__atomic_fetch_and(&own->exporters[slot / 64], ~bit_of(slot), __ATOMIC_SEQ_CST);
 }
@@ -82,6 +84,25 @@ static void end_round_if_over(const struct ration_region *own)
 	state.s.is_under_way = false;
 }
 
+/*
+ * Of the dead owner's pools the living may hold what he gave, at most what they have had of any,
+ * and nobody can say of which device.
+ */
+static bool add_given(const struct ration_region *own, unsigned slot,
+		      uint64_t bytes[RATION_DEVICES])
+{
+	uint64_t most = shared_pools_given(own, slot) ? shared_pools_all_taken(own) : 0;
+	bool is_any = false;
+
+	for (int d = 0; most && d < RATION_DEVICES; d++) {
+		if (!__atomic_load_n(&own->slots[slot].used_bytes[d], __ATOMIC_RELAXED))
+			continue;
+		bytes[d] = bytes_sum(bytes[d], most);
+		is_any = true;
+	}
+	return is_any;
+}
+
 int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES])
 {
 	struct exported *all;
@@ -94,11 +115,11 @@ int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_byte
 	rc = exported_read(exported_owner(&own->slots[slot], slot), &all, &count);
 	/* Where the list can never be read, nothing is followed (core/lent.h). */
 	if (rc < 0)
-		return exported_is_unreadable(rc) ? 0 : rc;
+		return exported_is_unreadable(rc) ? add_given(own, slot, out_bytes) : rc;
 	for (unsigned i = 0; i < count; i++)
 		out_bytes[all[i].dev] = bytes_sum(out_bytes[all[i].dev], all[i].bytes);
 	free(all);
-	return count > 0;
+	return add_given(own, slot, out_bytes) || count > 0;
 }
 
 static bool is_of(const struct dead *d, const struct ration_slot *s)
@@ -154,6 +175,7 @@ bool heir_have_looked(struct ration_region *own, unsigned slot,
 
 	/* The dead hold nothing of others'; two that had each other's would wait for ever. */
 	__atomic_store_n(&own->residency[slot].import_looks, 0, __ATOMIC_SEQ_CST);
+	shared_pools_set_taken(own, slot, 0);
 	if (!has_exported(own, slot)) {
 		memset(out_keep_bytes, 0, RATION_DEVICES * sizeof(*out_keep_bytes));
 		return true;

@@ -17,15 +17,15 @@ void heir_note_export(struct ration_region *own, unsigned slot);
 void heir_clear(struct ration_region *own, unsigned slot);
 
 /*
- * The dead owner's memory that descriptors still hold (shm/exported.h), whoever has them: 1 where
- * there is any, with the bytes of each device; 0; or -errno where that cannot be said now, as for
- * want of a descriptor.
+ * The dead owner's memory that descriptors still hold (shm/exported.h), whoever has them, or that
+ * others may have of his pools (shm/shared_pools.h): 1 where there is any, with the bytes of each
+ * device; 0; or -errno where that cannot be said now, as for want of a descriptor.
  */
 int heir_keeps(const struct ration_region *own, unsigned slot, uint64_t out_bytes[RATION_DEVICES]);
 
 /*
  * The owner of the slot is dead, and all that it had alone has gone: true when nobody has to look
- * any more at what it had, but what descriptors hold, which is *out_keep_bytes of each device.
+ * any more at what it had, but what heir_keeps() says, which is *out_keep_bytes of each device.
  * The caller has the right to reap the slot, and asks again.
  */
 bool heir_have_looked(struct ration_region *own, unsigned slot,

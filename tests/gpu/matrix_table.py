@@ -41,7 +41,8 @@ ROWS = [
     Row("module", 16 * MIB), Row("library", 16 * MIB), Row("heap", 16 * MIB),
     Row("local", 64 * MIB, most=64),
     Row("ipc", 32 * MIB), Row("shareable", 32 * MIB), Row("external", 32 * MIB), Row("pool-shared", 32 * MIB),
-    Row("descriptor", 32 * MIB, shows=False), Row("dma-buf", 32 * MIB, shows=False),
+    Row("pool-given", 32 * MIB, shows=False), Row("descriptor", 32 * MIB, shows=False),
+    Row("dma-buf", 32 * MIB, shows=False),
 ]
 
 

@@ -15,6 +15,8 @@ enum kind {
 	SHARE_EXTERNAL,
 	SHARE_POOL,
 	SHARE_POINTER,
+	SHARE_GIVEN,
+	SHARE_POOL_END,
 	SHARE_CLOSE
 };
 
@@ -38,6 +40,7 @@ struct opened {
 	CUdeviceptr address;
 	CUmemGenericAllocationHandle handle;
 	CUexternalMemory external;
+	CUmemoryPool pool;
 };
 
 static int channel = -1;
@@ -108,6 +111,28 @@ static CUresult open_pointer(const struct request *request, struct opened *o)
 	return cuMemPoolImportPointer(&o->address, imported_pool, &data);
 }
 
+static CUresult import_pool(int fd, CUmemoryPool *out)
+{
+	return cuMemPoolImportFromShareableHandle(out, (void *)(intptr_t)fd,
+						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+/* A piece of a pool of its own, and frees it: the pool has had it, and stays. */
+static CUresult open_given(const struct request *request, int fd, struct opened *o)
+{
+	CUmemPoolPtrExportData data = request->pointer;
+	CUresult res = import_pool(fd, &o->pool);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuMemPoolImportPointer(&o->address, o->pool, &data);
+	if (res == CUDA_SUCCESS)
+		res = cuMemFree_v2(o->address);
+	if (res != CUDA_SUCCESS)
+		cuMemPoolDestroy(o->pool);
+	return res;
+}
+
 static CUresult open_one(const struct request *request, int fd, struct opened *o)
 {
 	o->kind = request->kind;
@@ -119,11 +144,13 @@ static CUresult open_one(const struct request *request, int fd, struct opened *o
 		return cuMemImportFromShareableHandle(&o->handle, (void *)(intptr_t)fd,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	case SHARE_POOL:
-		return cuMemPoolImportFromShareableHandle(&imported_pool, (void *)(intptr_t)fd,
-							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-							  0);
+		return import_pool(fd, &imported_pool);
 	case SHARE_POINTER:
 		return open_pointer(request, o);
+	case SHARE_GIVEN:
+		return open_given(request, fd, o);
+	case SHARE_POOL_END:
+		return cuMemPoolDestroy(imported_pool);
 	default:
 		return open_external(fd, request->bytes, o);
 	}
@@ -142,6 +169,8 @@ static CUresult close_one(const struct opened *o)
 		/* The memory is freed here before its pool's process may do it. */
 		res = cuMemFreeAsync(o->address, NULL);
 		return res == CUDA_SUCCESS ? cuStreamSynchronize(NULL) : res;
+	case SHARE_GIVEN:
+		return cuMemPoolDestroy(o->pool);
 	default:
 		return cuDestroyExternalMemory(o->external);
 	}
@@ -280,41 +309,88 @@ static CUresult give_by_descriptor(struct matrix_piece *p)
 
 static CUmemoryPool shared_pool;
 
-/* A pool whose memory the other process can open. */
-static CUresult start_pool(void)
+/* A pool whose memory the other process can open, and its descriptor. */
+static CUresult make_pool(CUmemoryPool *out, int *out_fd)
 {
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 				 .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
-	struct request request = { .kind = SHARE_POOL };
-	CUresult res = start_other();
-	uint64_t token;
-	int fd = -1;
+	CUresult res = cuMemPoolCreate(out, &props);
 
-	if (res == CUDA_SUCCESS)
-		res = cuMemPoolCreate(&shared_pool, &props);
-	if (res == CUDA_SUCCESS)
-		res = cuMemPoolExportToShareableHandle(&fd, shared_pool,
-						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	if (res == CUDA_SUCCESS)
-		res = ask(&request, fd, &token);
-	if (fd >= 0)
-		close(fd);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = cuMemPoolExportToShareableHandle(out_fd, *out,
+					       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (res != CUDA_SUCCESS)
+		cuMemPoolDestroy(*out);
 	return res;
 }
 
-static CUresult take_pointer(uint64_t bytes, struct matrix_piece *p)
+static CUresult start_pool(void)
 {
-	struct request request = { .kind = SHARE_POINTER, .bytes = bytes };
-	CUresult res = cuMemAllocFromPoolAsync(&p->address, bytes, shared_pool, NULL);
+	struct request request = { .kind = SHARE_POOL };
+	CUresult res = start_other();
+	uint64_t token;
+	int fd;
+
+	if (res == CUDA_SUCCESS)
+		res = make_pool(&shared_pool, &fd);
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = ask(&request, fd, &token);
+	close(fd);
+	return res;
+}
+
+static CUresult allocate_from(CUmemoryPool pool, uint64_t bytes, CUdeviceptr *out_address,
+			      CUmemPoolPtrExportData *out_pointer)
+{
+	CUresult res = cuMemAllocFromPoolAsync(out_address, bytes, pool, NULL);
 
 	if (res != CUDA_SUCCESS)
 		return res;
 	res = cuStreamSynchronize(NULL);
 	if (res == CUDA_SUCCESS)
-		res = cuMemPoolExportPointer(&request.pointer, p->address);
-	if (res == CUDA_SUCCESS)
-		res = ask(&request, -1, &p->handle);
+		res = cuMemPoolExportPointer(out_pointer, *out_address);
+	if (res != CUDA_SUCCESS)
+		cuMemFreeAsync(*out_address, NULL);
+	return res;
+}
+
+/* What is left of it when pool and piece have gone here, and the other process has its pool. */
+static CUresult take_given(uint64_t bytes, struct matrix_piece *p)
+{
+	struct request request = { .kind = SHARE_GIVEN, .bytes = bytes };
+	CUmemoryPool pool;
+	int fd;
+	CUresult res = make_pool(&pool, &fd);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = allocate_from(pool, bytes, &p->address, &request.pointer);
+	if (res == CUDA_SUCCESS) {
+		res = ask(&request, fd, &p->handle);
+		cuMemFreeAsync(p->address, NULL);
+		cuStreamSynchronize(NULL);
+	}
+	close(fd);
+	cuMemPoolDestroy(pool);
+	return res;
+}
+
+static CUresult give_given(struct matrix_piece *p)
+{
+	return close_other(p->handle);
+}
+
+static CUresult take_pointer(uint64_t bytes, struct matrix_piece *p)
+{
+	struct request request = { .kind = SHARE_POINTER, .bytes = bytes };
+	CUresult res = allocate_from(shared_pool, bytes, &p->address, &request.pointer);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	res = ask(&request, -1, &p->handle);
 	if (res != CUDA_SUCCESS)
 		cuMemFreeAsync(p->address, NULL);
 	return res;
@@ -327,15 +403,22 @@ static CUresult give_pointer(struct matrix_piece *p)
 	return res == CUDA_SUCCESS ? cuMemFreeAsync(p->address, NULL) : res;
 }
 
-static CUresult trim_shared_pool(void)
+/* Both hold what was given until their pools have gone. */
+static CUresult end_shared_pool(void)
 {
+	struct request request = { .kind = SHARE_POOL_END };
+	uint64_t token;
 	CUresult res = cuCtxSynchronize();
 
-	return res == CUDA_SUCCESS ? cuMemPoolTrimTo(shared_pool, 0) : res;
+	if (res == CUDA_SUCCESS)
+		res = ask(&request, -1, &token);
+	return res == CUDA_SUCCESS ? cuMemPoolDestroy(shared_pool) : res;
 }
 
 const struct matrix_way matrix_share_pool = { "pool-shared", start_pool, take_pointer, give_pointer,
-					      trim_shared_pool };
+					      end_shared_pool };
+const struct matrix_way matrix_share_given = { "pool-given", start_other, take_given, give_given,
+					       NULL };
 const struct matrix_way matrix_share_ipc = { "ipc", start_other, take_ipc, give_ipc, NULL };
 const struct matrix_way matrix_share_handle = { "shareable", start_other, take_handle,
 						give_by_descriptor, NULL };

@@ -33,7 +33,7 @@ extern const struct matrix_way matrix_sparse;
 
 /* Ways that need a second process of the tenant (matrix_share.c). */
 extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_share_external,
-	matrix_share_pool;
+	matrix_share_pool, matrix_share_given;
 
 /* Ways that need descriptors (matrix_lent.c). */
 extern const struct matrix_way matrix_lent_descriptor, matrix_lent_dma_buf;

@@ -1,42 +1,17 @@
 /* Two processes of a test on one machine: descriptors from one to the other. */
 #pragma once
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
+#include "../fd.h"
 #include "check.h"
 
 static inline void share_send_fd(int socket, int fd)
 {
-	char byte = 0, control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec io = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &io,
-				  .msg_iovlen = 1,
-				  .msg_control = control,
-				  .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	TRUE(sendmsg(socket, &message, 0) == 1);
+	TRUE(fd_send(socket, fd));
 }
 
 static inline int share_receive_fd(int socket)
 {
-	char byte, control[CMSG_SPACE(sizeof(int))];
-	struct iovec io = { &byte, 1 };
-	struct msghdr message = { .msg_iov = &io,
-				  .msg_iovlen = 1,
-				  .msg_control = control,
-				  .msg_controllen = sizeof(control) };
-	int fd = -1;
-
-	TRUE(recvmsg(socket, &message, 0) == 1);
-	if (CMSG_FIRSTHDR(&message))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-	return fd;
+	return fd_receive(socket);
 }
 
 /* Initialises a driver without removing the machine that another process uses. */

@@ -1,0 +1,9 @@
+"""Memory of pools that processes share stays charged as long as the card holds it for one of them."""
+import pytest
+
+from conftest import CONTEXT, MIB
+
+
+@pytest.mark.parametrize("case", ["freed", "early", "alone", "turns", "ends", "killed"])
+def test_what_pools_hold_for_others(place, case):
+    place.run("pools", case, RATION_MEM=2 * CONTEXT + 512 * MIB, RATION_LOG="error")

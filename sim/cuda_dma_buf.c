@@ -3,6 +3,7 @@
 #include "cuda_block.h"
 #include "cuda_call.h"
 #include "cuda_context.h"
+#include "cuda_graph_memory.h"
 #include "cuda_handle.h"
 #include "cuda_heap.h"
 #include "cuda_memory.h"
@@ -23,6 +24,17 @@ static struct cuda_range *find_mapped(CUdeviceptr address, size_t bytes)
 	return NULL;
 }
 
+/* The graph's allocation that has all of it, where there is memory behind it. */
+static struct cuda_graph_memory *find_graph(const struct cuda_range *range, CUdeviceptr address,
+					    size_t bytes)
+{
+	struct cuda_graph_memory *memory = cuda_graph_memory_find(range->start);
+
+	return memory && memory->chunk && bytes <= range->start + range->size_bytes - address ?
+		       memory :
+		       NULL;
+}
+
 /* The allocation that has all of it, or NULL: memory of a device that can have one. */
 static struct cuda_range *find(CUdeviceptr address, size_t bytes)
 {
@@ -32,7 +44,10 @@ static struct cuda_range *find(CUdeviceptr address, size_t bytes)
 		return NULL;
 	if (range->kind == RANGE_MAPPED)
 		return find_mapped(address, bytes);
-	if (range->kind == RANGE_POOL && !cuda_pool_is_managed(range->pool))
+	if (range->kind == RANGE_GRAPH)
+		return find_graph(range, address, bytes) ? range : NULL;
+	if (range->kind == RANGE_POOL && !cuda_pool_is_managed(range->pool) &&
+	    !cuda_pool_is_imported(range->pool))
 		part = cuda_pool_find(range->pool, address);
 	else if (range->kind != RANGE_LINEAR)
 		return NULL;
@@ -73,11 +88,9 @@ static CUresult mark(struct cuda_range *range, CUdeviceptr end, int fd)
 	case RANGE_MAPPED:
 		return mark_mapped(range, end, fd);
 	case RANGE_POOL:
-		/* Imported memory is kept by its own process. */
-		return cuda_pool_is_imported(range->pool) ?
-			       CUDA_SUCCESS :
-			       cuda_shared_mark(fd, range->index, range->size_bytes,
-						&range->export);
+		return cuda_shared_mark(fd, range->index, range->size_bytes, &range->export);
+	case RANGE_GRAPH:
+		return cuda_graph_memory_mark(cuda_graph_memory_find(range->start), fd);
 	default:
 		return mark_linear(range, fd);
 	}

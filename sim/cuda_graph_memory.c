@@ -76,6 +76,17 @@ static void put_chunk(struct cuda_graph_chunk *chunk)
 	free(chunk);
 }
 
+CUresult cuda_graph_memory_mark(const struct cuda_graph_memory *memory, int fd)
+{
+	const struct cuda_graph_chunk *chunk = memory->chunk;
+	CUresult res = CUDA_SUCCESS;
+
+	for (int i = 0; res == CUDA_SUCCESS && i < chunk->count; i++)
+		res = cuda_graph_store_mark(chunk->dev, chunk->pieces[i].physical,
+					    chunk->pieces[i].bytes, fd);
+	return res;
+}
+
 static void unplace(struct cuda_graph_memory *m)
 {
 	if (!m->chunk)
@@ -207,7 +218,7 @@ static int reserve(struct cuda_graph_memory *m)
 	m->taken_bytes = round_up(bytes, PAGE_BYTES);
 	m->range = calloc(1, sizeof(*m->range));
 	m->params.dptr = m->range ? cuda_address_reserve(round_up(bytes, HEAP_BLOCK_BYTES),
-							 HEAP_BLOCK_BYTES, 0) :
+							 CUDA_GRAPH_STORE_UNIT_BYTES, 0) :
 				    0;
 	if (!m->params.dptr)
 		goto out_free;

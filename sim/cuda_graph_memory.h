@@ -77,6 +77,10 @@ CUresult cuda_graph_memory_launch(const struct cuda_program *program,
 				  const struct CUstream_st *stream, bool frees_itself);
 void cuda_graph_memory_done(const struct cuda_program *program);
 
+/* The open file description of `fd` keeps all that its graph took with it; there is memory behind
+ * it. */
+CUresult cuda_graph_memory_mark(const struct cuda_graph_memory *memory, int fd);
+
 /* Takes the device memory from behind allocations that no work needs, back into the store. */
 void cuda_graph_memory_rest(CUdevice dev);
 

@@ -1,16 +1,25 @@
 #include "cuda_graph_store.h"
 
+#include <stdlib.h>
+
 #include "cuda_call.h"
 #include "cuda_device.h"
 #include "cuda_extent.h"
 #include "cuda_graph_memory.h"
 #include "cuda_heap.h"
+#include "cuda_shared.h"
 
-/* A store grows by whole units (docs/real-gpu.md). */
-#define UNIT_BYTES (UINT64_C(32) << 20)
+#define UNIT_BYTES CUDA_GRAPH_STORE_UNIT_BYTES
+
+/* Of what a store has, what a descriptor was made of. */
+struct lent {
+	struct lent *next;
+	uint64_t start, bytes, export;
+};
 
 static struct store {
 	struct cuda_extents free;
+	struct lent *lent;
 	/* Graphs use all that it has: the two marks differ in when they were set. */
 	uint64_t reserved_bytes, used_high_bytes, reserved_high_bytes;
 } stores[MACHINE_DEVICES]; /* by ordinal */
@@ -24,6 +33,56 @@ static void add(struct store *s, uint64_t bytes)
 		s->reserved_high_bytes = s->reserved_bytes;
 }
 
+CUresult cuda_graph_store_mark(CUdevice dev, uint64_t address, uint64_t bytes, int fd)
+{
+	struct lent *lent = stores[dev].lent;
+
+	while (lent && lent->start != address)
+		lent = lent->next;
+	if (!lent) {
+		lent = calloc(1, sizeof(*lent));
+		if (!lent)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		*lent = (struct lent){ .next = stores[dev].lent, .start = address, .bytes = bytes };
+		stores[dev].lent = lent;
+	}
+	return cuda_shared_mark(fd, cuda_device_index(dev), lent->bytes, &lent->export);
+}
+
+/* The first that lies in it, out of the store; NULL: none. */
+static struct lent *take_lent(struct store *s, const struct cuda_extent *piece)
+{
+	struct lent **link = &s->lent, *lent;
+
+	while (*link && ((*link)->start < piece->start ||
+			 (*link)->start + (*link)->bytes > piece->start + piece->size))
+		link = &(*link)->next;
+	lent = *link;
+	if (lent)
+		*link = lent->next;
+	return lent;
+}
+
+/* Gives one up to the device: what descriptors were made of by its name, the rest afterwards. */
+static void give_up(CUdevice dev, struct cuda_extent piece)
+{
+	struct store *s = &stores[dev];
+	struct lent *lent = take_lent(s, &piece);
+	struct cuda_extent part = piece;
+
+	if (lent) {
+		part = (struct cuda_extent){ .start = lent->start, .size = lent->bytes };
+		if (part.start > piece.start)
+			cuda_extent_add(&s->free, piece.start, part.start - piece.start);
+		if (part.start + part.size < piece.start + piece.size)
+			cuda_extent_add(&s->free, part.start + part.size,
+					piece.start + piece.size - part.start - part.size);
+	}
+	s->reserved_bytes -= part.size;
+	cuda_heap_give(cuda_device_index(dev), part.start, part.size, lent ? lent->export : 0);
+	free(lent);
+}
+
 void cuda_graph_store_trim(CUdevice dev)
 {
 	struct store *s = &stores[dev];
@@ -32,8 +91,7 @@ void cuda_graph_store_trim(CUdevice dev)
 		struct cuda_extent piece = s->free.free[s->free.count - 1];
 
 		cuda_extent_take_at(&s->free, piece.start, piece.size);
-		s->reserved_bytes -= piece.size;
-		cuda_heap_give(cuda_device_index(dev), piece.start, piece.size, 0);
+		give_up(dev, piece);
 	}
 }
 

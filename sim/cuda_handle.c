@@ -11,6 +11,7 @@
 #include "cuda_heap.h"
 #include "cuda_object.h"
 #include "cuda_shared.h"
+#include "machine_export.h"
 #include "machine_hidden.h"
 #include "machine_import.h"
 
@@ -226,6 +227,9 @@ CUresult cuda_handle_mark(struct cuda_handle *handle, int fd)
 {
 	if (handle->index == HEAP_HOST || (handle->is_imported && !handle->export))
 		return CUDA_SUCCESS;
+	if (handle->is_imported)
+		return machine_export_keep(fd, handle->export) == 0 ? CUDA_SUCCESS :
+								      CUDA_ERROR_OPERATING_SYSTEM;
 	return cuda_shared_mark(fd, handle->index, handle->size_bytes, &handle->export);
 }
 

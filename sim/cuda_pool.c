@@ -39,6 +39,7 @@ struct CUmemPoolHandle_st {
 	struct cuda_range **allocation; /* by ascending start */
 	int count, room;
 	uint64_t access; /* other ordinals that may touch it; both locks */
+	struct cuda_pool_held *held;
 	struct CUmemPoolHandle_st *next;
 };
 
@@ -77,6 +78,11 @@ void cuda_pool_set_access(struct CUmemPoolHandle_st *pool, CUdevice dev, bool al
 bool cuda_pool_is_imported(const struct CUmemPoolHandle_st *pool)
 {
 	return pool->is_imported;
+}
+
+struct cuda_pool_held **cuda_pool_held(struct CUmemPoolHandle_st *pool)
+{
+	return &pool->held;
 }
 
 int cuda_pool_file(const struct CUmemPoolHandle_st *pool)
@@ -464,9 +470,10 @@ static void delete_if_over(struct CUmemPoolHandle_st *pool)
 
 CUresult cuda_pool_end(struct CUmemPoolHandle_st *pool)
 {
-	if (pool->is_default)
+	if (pool->is_default || (pool->is_imported && (pool->count || pool->pending)))
 		return CUDA_ERROR_INVALID_VALUE;
 	cuda_object_remove(pool);
+	cuda_pool_held_end(&pool->held);
 	if (pools.current[pool->dev] == pool)
 		pools.current[pool->dev] = NULL;
 	pool->is_ending = true;

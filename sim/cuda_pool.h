@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "cuda_pool_held.h"
 #include "cuda_range.h"
 
 struct CUstream_st;
@@ -40,6 +41,9 @@ bool cuda_pool_is_managed(const struct CUmemPoolHandle_st *pool);
 /* The same for the file of another process's pool: it gives no memory out. */
 struct CUmemPoolHandle_st *cuda_pool_new_imported(CUdevice dev, int fd);
 bool cuda_pool_is_imported(const struct CUmemPoolHandle_st *pool);
+
+/* What it holds that was shared. */
+struct cuda_pool_held **cuda_pool_held(struct CUmemPoolHandle_st *pool);
 
 /* The pool's file; -1 when it has none. */
 int cuda_pool_file(const struct CUmemPoolHandle_st *pool);

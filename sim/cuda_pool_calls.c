@@ -166,6 +166,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 
 	if (res != CUDA_SUCCESS)
 		return res;
+	if (cuda_pool_is_imported(pool))
+		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	cuda_pool_trim(pool, keep_bytes);
 	return cuda_call_end(CUDA_SUCCESS);
 }
@@ -203,7 +205,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 	if (res != CUDA_SUCCESS)
 		return res;
 	stats = cuda_pool_stats(pool);
-	if (!out_value)
+	if (!out_value || cuda_pool_is_imported(pool))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	if (is_reuse(attribute))
 		*(int *)out_value = stats->reuse[(int)attribute - 1];

@@ -8,6 +8,7 @@
 #include "cuda_object.h"
 #include "cuda_pool.h"
 #include "cuda_shared.h"
+#include "machine_export.h"
 
 #define SHARE_MAGIC 0x6c6f6f70u
 
@@ -16,7 +17,8 @@ struct share {
 	uint32_t magic, unused;
 	uint64_t inode; /* of the pool's file */
 	uint64_t offset, size_bytes;
-	uint64_t rest[4];
+	uint64_t address, export; /* what its pool took there, and the name of that */
+	uint64_t rest[2];
 };
 
 _Static_assert(sizeof(struct share) == sizeof(CUmemPoolPtrExportData), "it has 64 bytes");
@@ -74,36 +76,54 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *out_pool, void *handle
 	return cuda_call_end(*out_pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Where in its pool's file an allocation lies; false when it cannot be shared. */
-static bool describe(CUdeviceptr address, struct share *out)
+/* Where in its pool's file an allocation lies; NULL when it cannot be shared. */
+static struct cuda_range *describe(CUdeviceptr address, struct share *out)
 {
-	const struct cuda_range *region = cuda_range_find(address), *a;
+	struct cuda_range *region = cuda_range_find(address);
+	const struct cuda_range *a;
 	struct stat st;
 
 	if (!region || region->kind != RANGE_POOL || cuda_pool_file(region->pool) < 0 ||
 	    cuda_pool_is_imported(region->pool))
-		return false;
+		return NULL;
 	a = cuda_pool_find(region->pool, address);
 	if (!a || a->start != address || fstat(cuda_pool_file(region->pool), &st) != 0)
-		return false;
+		return NULL;
 	*out = (struct share){ .magic = SHARE_MAGIC,
 			       .inode = st.st_ino,
 			       .offset = region->file_offset + address - region->start,
-			       .size_bytes = a->size_bytes };
-	return true;
+			       .size_bytes = a->size_bytes,
+			       .address = region->start };
+	return region;
+}
+
+/* The pool holds all that it took there from now on, in no figure. */
+static CUresult hold(struct cuda_range *region, struct share *share)
+{
+	CUresult res = cuda_shared_name(region->index, region->size_bytes, &region->export);
+
+	if (res != CUDA_SUCCESS)
+		return res;
+	machine_export_hide(region->export);
+	share->export = region->export;
+	return cuda_pool_held_add(cuda_pool_held(region->pool), region->start, region->export);
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out_share, CUdeviceptr address)
 {
 	CUresult res = cuda_call_begin(CUDA_ID_cuMemPoolExportPointer);
+	struct cuda_range *region;
 	struct share share;
 
 	if (res != CUDA_SUCCESS)
 		return res;
-	if (!out_share || !describe(address, &share))
+	region = out_share ? describe(address, &share) : NULL;
+	if (!region)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	memcpy(out_share, &share, sizeof(share));
-	return cuda_call_end(CUDA_SUCCESS);
+	res = hold(region, &share);
+	if (res == CUDA_SUCCESS)
+		memcpy(out_share, &share, sizeof(share));
+	return cuda_call_end(res);
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr *out_address, CUmemoryPool pool,
@@ -124,7 +144,9 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out_address, CUmemoryPool pool,
 	    share.size_bytes > (uint64_t)st.st_size ||
 	    share.offset > (uint64_t)st.st_size - share.size_bytes)
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
-	res = cuda_pool_adopt(pool, share.offset, share.size_bytes, &address);
+	res = cuda_pool_held_add(cuda_pool_held(pool), share.address, share.export);
+	if (res == CUDA_SUCCESS)
+		res = cuda_pool_adopt(pool, share.offset, share.size_bytes, &address);
 	if (res == CUDA_SUCCESS)
 		*out_address = address;
 	return cuda_call_end(res);

@@ -11,7 +11,8 @@
 
 /*
  * The byte that a read lock marks: TAG | the machine's key | the place's index | how often it was
- * used before. Every second byte, so that no two locks of one description are joined by the kernel.
+ * used before. Every second byte, so that no two locks of one description are joined by the kernel;
+ * the odd one beside it keeps the memory and hides it from nobody's figure.
  * Below 2^60: what lies above is for others' locks on the same descriptions.
  */
 #define TAG (UINT64_C(1) << 58)
@@ -30,9 +31,9 @@ enum {
 
 _Static_assert(MACHINE_EXPORTS <= 1 << (KEY_SHIFT - INDEX_SHIFT), "an index has its bits");
 
-/* Of each place, whether a lock of it was seen. */
+/* Of each place, whether a lock of it was seen, and one that does not hide it. */
 struct sight {
-	unsigned char is_seen[MACHINE_EXPORTS / 8];
+	unsigned char is_seen[MACHINE_EXPORTS / 8], is_kept[MACHINE_EXPORTS / 8];
 };
 
 static struct machine_export *at(uint32_t index)
@@ -63,11 +64,13 @@ static uint64_t name_of(uint32_t index)
 	       (atomic_load(&at(index)->uses) & USES_MASK) << USES_SHIFT;
 }
 
-/* The place of this name, or NULL: it is another's, or another machine's. */
+/* The place of this name, or of that of a lock; NULL: it is another's, or another machine's. */
 static struct machine_export *find(uint64_t export)
 {
-	uint32_t index = (uint32_t)(export >> INDEX_SHIFT) & (MACHINE_EXPORTS - 1);
+	uint32_t index;
 
+	export &= ~UINT64_C(1);
+	index = (uint32_t)(export >> INDEX_SHIFT) & (MACHINE_EXPORTS - 1);
 	return index < end() && name_of(index) == export ? at(index) : NULL;
 }
 
@@ -89,6 +92,7 @@ static uint64_t take_from(uint32_t first, int i, uint64_t bytes)
 		atomic_store(&e->device, (uint32_t)i);
 		atomic_store(&e->bytes, bytes);
 		atomic_store(&e->is_marked, 0);
+		atomic_store(&e->is_hidden, 0);
 		atomic_store(&self->file->exports_free, index + 1);
 		return name_of(index);
 	}
@@ -125,6 +129,19 @@ int machine_export_mark(int fd, uint64_t export)
 	if (e)
 		atomic_store(&e->is_marked, 1);
 	return machine_byte_set(fd, F_RDLCK, (int64_t) export);
+}
+
+int machine_export_keep(int fd, uint64_t export)
+{
+	return machine_export_mark(fd, export | 1);
+}
+
+void machine_export_hide(uint64_t export)
+{
+	struct machine_export *e = find(export);
+
+	if (e)
+		atomic_store(&e->is_hidden, 1);
 }
 
 void machine_export_unmark(int fd, uint64_t export)
@@ -195,17 +212,20 @@ static void see_line(char *line, struct sight *sight)
 {
 	const struct machine_export *e;
 	char *last, *start;
+	uint64_t name;
 
 	if (!strstr(line, ": OFDLCK "))
 		return;
 	last = strrchr(line, ' ');
 	*last = '\0';
 	start = strrchr(line, ' ');
-	e = start ? find(strtoull(start + 1, NULL, 10)) : NULL;
+	name = start ? strtoull(start + 1, NULL, 10) : 0;
+	e = find(name);
 	if (e) {
 		uint32_t index = (uint32_t)(e - at(0));
+		unsigned char *seen = name & 1 ? sight->is_kept : sight->is_seen;
 
-		sight->is_seen[index / 8] |= (unsigned char)(1u << (index % 8));
+		seen[index / 8] |= (unsigned char)(1u << (index % 8));
 	}
 }
 
@@ -280,25 +300,30 @@ static void look_for_open(int i, struct sight *sight)
 		memset(sight, 0xff, sizeof(*sight));
 }
 
+static bool has(const unsigned char *places, uint32_t index)
+{
+	return places[index / 8] >> (index % 8) & 1;
+}
+
 uint64_t machine_export_kept(int i)
 {
 	uint32_t count = end();
 	uint64_t kept_bytes = 0;
-	struct sight sight = { { 0 } };
+	struct sight sight = { { 0 }, { 0 } };
 
 	look_for_open(i, &sight);
 	for (uint32_t index = 0; index < count; index++) {
 		struct machine_export *e = at(index);
+		bool is_marked = atomic_load(&e->is_marked), is_open;
 		uint32_t heir = 0;
-		bool is_open;
 
 		if (!is_orphan(index, i))
 			continue;
-		is_open = atomic_load(&e->is_marked) && sight.is_seen[index / 8] >> (index % 8) & 1;
+		is_open = is_marked && has(sight.is_seen, index);
 		if (!is_open)
 			heir = machine_import_last(name_of(index));
-		atomic_store(&e->heir, heir);
-		if (is_open || heir)
+		atomic_store(&e->heir, atomic_load(&e->is_hidden) ? 0 : heir);
+		if (is_open || heir || (is_marked && has(sight.is_kept, index)))
 			kept_bytes += atomic_load(&e->bytes);
 		else if (atomic_fetch_add(&e->vain_looks, 1) + 1 >= VAIN_LOOKS)
 			free_place(index);

@@ -21,6 +21,12 @@ uint64_t machine_export_new(int i, uint64_t bytes);
 /* The open file description of `fd` keeps it from now on. 0 or -errno. */
 int machine_export_mark(int fd, uint64_t export);
 
+/* As that, of a DMA buffer of what this process has imported: it does not take it from a figure. */
+int machine_export_keep(int fd, uint64_t export);
+
+/* Who has imported it has it in no figure. */
+void machine_export_hide(uint64_t export);
+
 /* It keeps it no longer, whoever has a copy of it. */
 void machine_export_unmark(int fd, uint64_t export);
 

@@ -98,6 +98,8 @@ struct machine_export {
 	_Atomic uint64_t bytes;
 	_Atomic uint32_t heir; /* slot + 1: in whose figure it was at the last look; 0: nobody's */
 	_Atomic uint32_t is_marked; /* a descriptor of it was made; any process */
+	_Atomic uint32_t is_hidden; /* machine_export_hide(); its owner's */
+	uint32_t pad;
 };
 
 /* One import of such memory: machine_import.c. */

@@ -26,7 +26,7 @@ static int mapped(void *arg)
 	address = map(again, 8 * MIB);
 	HAS(8 * MIB, 8 * MIB);
 	fd = dma_buf(address, MIB);
-	HAS(8 * MIB, 0);
+	HAS(8 * MIB, 8 * MIB);
 	OK(cuMemUnmap(address, 8 * MIB));
 	OK(cuMemRelease(again));
 	HAS(8 * MIB, 0);
@@ -115,6 +115,42 @@ static int several_mapped(void *arg)
 	return 0;
 }
 
+/* Whole steps of the store, when a trim has given them back. */
+static int of_a_graph(void *arg)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } },
+		.bytesize = MIB,
+	};
+	CUgraph graph;
+	CUgraphExec exec;
+	CUgraphNode node;
+	int fd;
+
+	(void)arg;
+	begin();
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+	EXPECT(cuMemGetHandleForAddressRange(&fd, params.dptr, MIB,
+					     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+	       CUDA_ERROR_INVALID_VALUE);
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, NULL));
+	OK(cuStreamSynchronize(NULL));
+	fd = dma_buf(params.dptr, MIB);
+	HAS(32 * MIB, 32 * MIB);
+	OK(cuMemFree_v2(params.dptr));
+	OK(cuGraphExecDestroy(exec));
+	OK(cuGraphDestroy(graph));
+	HAS(32 * MIB, 32 * MIB);
+	OK(cuDeviceGraphMemTrim(0));
+	HAS(32 * MIB, 0);
+	close(fd);
+	HAS(0, 0);
+	return 0;
+}
+
 static int others(void *arg)
 {
 	CUmemAllocationHandleType types[] = { CU_MEM_HANDLE_TYPE_NONE, POSIX };
@@ -156,6 +192,7 @@ int main(void)
 	TRUE(check_child(allocations, NULL));
 	TRUE(check_child(mapped, NULL));
 	TRUE(check_child(several_mapped, NULL));
+	TRUE(check_child(of_a_graph, NULL));
 	TRUE(check_child(others, NULL));
 	return check_end();
 }

@@ -33,7 +33,7 @@ struct memory {
 struct handle_node {
 	RB_ENTRY(handle_node) entry;
 	uint64_t key;     /* the handle, or the mapping's address */
-	uint64_t bytes;   /* of a mapping */
+	uint64_t bytes;   /* of a mapping, or of that by which a use was found */
 	uint64_t refs;    /* of a handle, those under release included */
 	uint64_t leaving; /* of refs: under release. In the tree while there are others */
 	bool is_unseen;   /* as a use of its memory, constant */
@@ -352,18 +352,19 @@ bool handle_take_ended_import(struct dev dev)
 bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, struct lent *out)
 {
 	struct memory *memory;
-	bool is_ours;
+	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&state.s.mutex);
 	memory = node->memory;
-	is_ours = memory && memory->is_known && !memory->is_import && !memory->is_host;
-	if (is_ours) {
+	/* An import has no bytes but those of a mapping, which is always of all of it. */
+	if (memory && memory->is_known && !memory->is_host)
+		bytes = memory->is_import ? node->bytes : memory->bytes;
+	if (bytes) {
 		memory->is_exported = true;
-		lent_enter(loan, (uint64_t)(uintptr_t)memory, memory->dev, memory->bytes, number,
-			   out);
+		lent_enter(loan, (uint64_t)(uintptr_t)memory, memory->dev, bytes, number, out);
 	}
 	pthread_mutex_unlock(&state.s.mutex);
-	return is_ours;
+	return bytes > 0;
 }
 
 void handle_note_export(struct handle_node *node)
@@ -404,6 +405,7 @@ uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes
 		mapping = RB_NFIND(key_tree, &state.s.mappings, &want);
 	if (mapping && (mapping->key < addr || mapping->key - addr < bytes)) {
 		share(node, mapping->memory);
+		node->bytes = mapping->bytes;
 		end = mapping->key + mapping->bytes;
 	}
 	pthread_mutex_unlock(&state.s.mutex);

@@ -83,7 +83,8 @@ uint64_t handle_use_next(struct handle_node *node, uint64_t addr, uint64_t bytes
 
 /*
  * A descriptor was made of the memory that is used (core/lent.h): takes the loan over. `number` as
- * lent_enter(). False, and it stays the caller's, for what was made elsewhere.
+ * lent_enter(). What was made elsewhere is lent as what handle_use_next() found of it. False, and
+ * the loan stays the caller's, of memory without bytes.
  */
 bool handle_lend(struct handle_node *node, struct loan *loan, uint64_t number, struct lent *out);
 

@@ -14,6 +14,7 @@ struct lending_part {
 	/* of other memory */
 	uint64_t addr, bytes;
 	struct dev dev;
+	bool is_stored;
 };
 
 static struct lending_part *add(struct lending *l)
@@ -69,7 +70,8 @@ int lending_begin_range(struct lending *l, uint64_t addr, uint64_t bytes)
 	return addr || l->count > 1 ? 0 : -ENOENT;
 }
 
-int lending_begin_address(struct lending *l, uint64_t addr, struct dev dev, uint64_t bytes)
+int lending_begin_address(struct lending *l, uint64_t addr, struct dev dev, uint64_t bytes,
+			  bool is_stored)
 {
 	struct lending_part *part = add(l);
 
@@ -78,6 +80,7 @@ int lending_begin_address(struct lending *l, uint64_t addr, struct dev dev, uint
 	part->addr = addr;
 	part->dev = dev;
 	part->bytes = bytes;
+	part->is_stored = is_stored;
 	return 0;
 }
 
@@ -88,7 +91,8 @@ static bool enter(const struct lending_part *part, uint64_t number, struct lent 
 		/* One that found nothing mapped has none. */
 		return handle_lend(part->node, part->loan, number, out);
 	if (!track_lend(part->addr, part->loan, out))
-		lent_enter(part->loan, part->addr, part->dev, part->bytes, 0, out);
+		lent_enter(part->loan, part->is_stored ? lent_stored(part->addr) : part->addr,
+			   part->dev, part->bytes, 0, out);
 	return true;
 }
 

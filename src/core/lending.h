@@ -27,9 +27,11 @@ int lending_begin_range(struct lending *lending, uint64_t addr, uint64_t bytes);
 
 /*
  * Of what is held by the address where it begins: an allocation, as core/track.h knows it; else
- * `bytes` on `dev`, which who ends it says (lent_end()).
+ * `bytes` on `dev`, which who ends it says (lent_end()), or of a graph's memory its store when it
+ * gives some back (lent_end_stored()).
  */
-int lending_begin_address(struct lending *lending, uint64_t addr, struct dev dev, uint64_t bytes);
+int lending_begin_address(struct lending *lending, uint64_t addr, struct dev dev, uint64_t bytes,
+			  bool is_stored);
 
 /* The driver made the descriptor. */
 void lending_given(struct lending *lending, int fd);

@@ -211,6 +211,24 @@ void lent_end_those(bool (*is_over)(uint64_t key))
 	pthread_mutex_unlock(&state.s.mutex);
 }
 
+/* Addresses and pointers are even. */
+#define STORED UINT64_C(1)
+
+uint64_t lent_stored(uint64_t addr)
+{
+	return addr | STORED;
+}
+
+static bool is_stored(uint64_t key)
+{
+	return key & STORED;
+}
+
+void lent_end_stored(void)
+{
+	lent_end_those(is_stored);
+}
+
 bool lent_is_fresh(void)
 {
 	return atomic_load_explicit(&state.s.is_fresh, memory_order_relaxed);

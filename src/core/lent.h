@@ -55,6 +55,13 @@ void lent_end(uint64_t key);
 /* As that, of all whose key `is_over` says so of; it may take locks of objects. */
 void lent_end_those(bool (*is_over)(uint64_t key));
 
+/*
+ * The key of memory at an address that a graph has from its store. Nobody tells when it goes back
+ * there; when the store gives some to the card it may be that.
+ */
+uint64_t lent_stored(uint64_t addr);
+void lent_end_stored(void);
+
 /* True while that is to follow. */
 bool lent_is_fresh(void);
 

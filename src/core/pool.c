@@ -6,6 +6,7 @@
 #include "core/doubt.h"
 #include "core/given.h"
 #include "core/leaving.h"
+#include "core/lent.h"
 #include "core/piece.h"
 #include "core/quota.h"
 #include "core/track.h"
@@ -243,7 +244,12 @@ static void charge_less(struct pool *pool, uint64_t bytes, struct own *own)
 	pool->charged_bytes -= bytes;
 	pool->over_bytes -= bytes_least(pool->over_bytes, bytes);
 	add_physical(pool, -(int64_t)bytes);
-	own->back_bytes = own->bytes + bytes - given_keep(pool->key, pool->dev, bytes);
+	bytes -= given_keep(pool->key, pool->dev, bytes);
+	if (pool->kind == POOL_STORE) {
+		lent_end_stored();
+		bytes -= lent_claim(pool->dev, bytes);
+	}
+	own->back_bytes = own->bytes + bytes;
 }
 
 /* mutex held. True where the figure may be older than the one that was settled last. */

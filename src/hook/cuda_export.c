@@ -49,12 +49,23 @@ static int begin_object(struct lending *lending, CUdeviceptr *inout_addr, size_t
 		return 0;
 	}
 	return lending_begin_address(lending, o.addr, o.dev,
-				     bytes_round_up(o.bytes, TRACK_BLOCK_BYTES));
+				     bytes_round_up(o.bytes, TRACK_BLOCK_BYTES), false);
+}
+
+/* A graph's memory has none, nor has that of cuMemAlloc (docs/real-gpu.md). */
+static bool has_pool(CUdeviceptr addr)
+{
+	CUmemoryPool pool = NULL;
+
+	return !real.cuPointerGetAttribute ||
+	       real.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, addr) !=
+		       CUDA_SUCCESS ||
+	       pool;
 }
 
 /*
- * What is mapped there, or the allocation. Of a pool's it is the whole steps that the pool grew by
- * (docs/real-gpu.md).
+ * What is mapped there, or the allocation. Of a pool's or a graph's it is the whole steps that its
+ * memory grew by (docs/real-gpu.md).
  */
 static int begin_range(struct lending *lending, CUdeviceptr addr, size_t bytes)
 {
@@ -70,7 +81,7 @@ static int begin_range(struct lending *lending, CUdeviceptr addr, size_t bytes)
 		return 0;
 	base_bytes = bytes_round_up(base + base_bytes, POOL_STEP_BYTES) -
 		     base / POOL_STEP_BYTES * POOL_STEP_BYTES;
-	return lending_begin_address(lending, base, dev, base_bytes);
+	return lending_begin_address(lending, base, dev, base_bytes, !has_pool(base));
 }
 
 CUresult hook_cuMemGetHandleForAddressRange(void *out_handle, CUdeviceptr addr, size_t bytes,

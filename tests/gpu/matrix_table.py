@@ -42,7 +42,8 @@ ROWS = [
     Row("local", 64 * MIB, most=64),
     Row("ipc", 32 * MIB), Row("shareable", 32 * MIB), Row("external", 32 * MIB), Row("pool-shared", 32 * MIB),
     Row("pool-given", 32 * MIB, shows=False), Row("descriptor", 32 * MIB, shows=False),
-    Row("dma-buf", 32 * MIB, shows=False),
+    Row("dma-buf", 32 * MIB, shows=False), Row("dma-buf-import", 32 * MIB, shows=False),
+    Row("dma-buf-graph", 32 * MIB, shows=False),
 ]
 
 

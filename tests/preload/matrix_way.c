@@ -495,7 +495,8 @@ const struct matrix_way *matrix_way_find(const char *name)
 	static const struct matrix_way *const others[] = {
 		&matrix_share_ipc,    &matrix_share_handle, &matrix_share_external,
 		&matrix_share_pool,   &matrix_share_given,  &matrix_lent_descriptor,
-		&matrix_lent_dma_buf, &matrix_sparse,
+		&matrix_lent_dma_buf, &matrix_lent_import,  &matrix_lent_graph,
+		&matrix_sparse,
 	};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)

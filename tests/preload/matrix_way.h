@@ -36,4 +36,5 @@ extern const struct matrix_way matrix_share_ipc, matrix_share_handle, matrix_sha
 	matrix_share_pool, matrix_share_given;
 
 /* Ways that need descriptors (matrix_lent.c). */
-extern const struct matrix_way matrix_lent_descriptor, matrix_lent_dma_buf;
+extern const struct matrix_way matrix_lent_descriptor, matrix_lent_dma_buf, matrix_lent_import,
+	matrix_lent_graph;

@@ -5,6 +5,7 @@
 #include "core/handed.h"
 #include "core/lending.h"
 #include "core/lent.h"
+#include "core/pool.h"
 
 #include "core/charge.h"
 
@@ -112,15 +113,20 @@ static int export_range(uint64_t addr, uint64_t bytes)
 	return fd;
 }
 
-static int export_address(uint64_t addr, uint64_t bytes)
+static int export_as(uint64_t addr, uint64_t bytes, bool is_stored)
 {
 	struct lending l = { 0 };
 	int fd = new_file();
 
-	CHECK_EQ(lending_begin_address(&l, addr, dev0, bytes), 0);
+	CHECK_EQ(lending_begin_address(&l, addr, dev0, bytes, is_stored), 0);
 	lending_given(&l, fd);
 	lending_end(&l);
 	return fd;
+}
+
+static int export_address(uint64_t addr, uint64_t bytes)
+{
+	return export_as(addr, bytes, false);
 }
 
 static uint64_t used(void)
@@ -451,6 +457,47 @@ static void what_another_thread_claims_stays_charged(void)
 	CHECK_EQ(used(), 0);
 }
 
+/* What was imported has the bytes of its mapping; who made it is charged while it lives here. */
+static void an_import(void)
+{
+	int fd;
+
+	start();
+	handle_import(handle_prepare(), 0x300, dev0);
+	map(0x300, 0x40000000, 64 * MIB);
+	release(0x300);
+	fd = export_range(0x40000000 + 2 * MIB, MIB);
+	CHECK_EQ(used(), 0);
+	unmap(0x40000000, 64 * MIB);
+	CHECK_EQ(used(), 64 * MIB);
+	close(fd);
+	CHECK_EQ(used(), 0);
+}
+
+/* Nobody says when a graph's memory goes back into the store. */
+static void a_graphs_memory(void)
+{
+	static const char store;
+	uint64_t ticket;
+	int fd;
+
+	start();
+	pool_init();
+	CHECK(pool_enter(&store, dev0, POOL_STORE));
+	CHECK_EQ(pool_reserve(&store, 96 * MIB), 0);
+	CHECK_EQ(pool_settle(&store, pool_ask(), 96 * MIB, 96 * MIB), 0);
+	fd = export_as(0x5000000, 32 * MIB, true);
+	charge_lent_end(0x5000000);
+	CHECK_EQ(used(), 96 * MIB);
+	ticket = pool_ask();
+	CHECK_EQ(pool_settle(&store, ticket, 32 * MIB, 0), 0);
+	CHECK_EQ(used(), 64 * MIB);
+	CHECK_EQ(pool_settle(&store, pool_ask(), 0, 0), 0);
+	CHECK_EQ(used(), 32 * MIB);
+	close(fd);
+	CHECK_EQ(used(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,6 +506,8 @@ int main(void)
 		fresh_test(an_allocation),
 		fresh_test(a_handle_without_a_descriptor),
 		fresh_test(what_others_are_charged_for),
+		fresh_test(an_import),
+		fresh_test(a_graphs_memory),
 		fresh_test(it_is_charged_whatever_the_limit),
 		fresh_test(one_that_cannot_be_marked),
 		fresh_test(where_the_locks_are_hidden),

@@ -120,6 +120,14 @@ static inline uint64_t client_charged_soon(int dev, uint64_t want)
 }
 #define CHARGED_IS(dev, want) SAME(client_charged_soon(dev, want), want)
 
+/* That it becomes `want` when a worker looks, now and then, at what no call tells. */
+static inline uint64_t client_charged_at_last(int dev, uint64_t want)
+{
+	for (int i = 0; i < 3000 && client_charged(dev) != want; i++)
+		usleep(10000);
+	return client_charged(dev);
+}
+
 static inline uint64_t client_limit(int dev)
 {
 	return __atomic_load_n(&client_hami()->limit_bytes[dev], __ATOMIC_ACQUIRE);

@@ -21,11 +21,7 @@ static uint64_t begun_bytes;
 /* A worker looks whether a descriptor is open, now and then. */
 static void charged_is(uint64_t bytes)
 {
-	const uint64_t want_bytes = begun_bytes + bytes;
-
-	for (int i = 0; i < 3000 && client_charged(0) != want_bytes; i++)
-		usleep(10000);
-	SAME(client_charged(0), want_bytes);
+	SAME(client_charged_at_last(0, begun_bytes + bytes), begun_bytes + bytes);
 }
 
 static CUmemGenericAllocationHandle create(void)

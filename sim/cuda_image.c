@@ -77,6 +77,7 @@ struct declaration {
 	const char *name;
 	size_t name_len;
 	uint64_t align, size_bytes;
+	bool is_managed;
 };
 
 /* Reads up to the end of the first name's sizes. False when it is not understood. */
@@ -90,7 +91,7 @@ static bool read_declaration(struct reader *r, struct declaration *out)
 			out->align = strtoul(r->word, NULL, 10);
 		} else if (is(r, ".attribute")) {
 			while (next(r) && r->word[0] != ')')
-				;
+				out->is_managed |= is(r, ".managed");
 		} else if (is(r, ".v2") || is(r, ".v4")) {
 			factor = (uint64_t)(r->word[2] - '0');
 		} else if (type_bytes(r)) {
@@ -123,6 +124,7 @@ static CUresult add_variable(struct cuda_image *image, const struct declaration 
 	size_t room = (size_t)image->variables + 1;
 	struct cuda_variable *grown = realloc(image->variable, room * sizeof(*grown));
 	struct cuda_variable *v;
+	uint64_t *end;
 
 	if (!grown)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -131,10 +133,12 @@ static CUresult add_variable(struct cuda_image *image, const struct declaration 
 	v->name = strndup(d->name, d->name_len);
 	if (!v->name)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	v->offset = (image->variables_bytes + d->align - 1) / d->align * d->align;
+	v->is_managed = d->is_managed;
+	end = v->is_managed ? &image->managed_bytes : &image->variables_bytes;
+	v->offset = (*end + d->align - 1) / d->align * d->align;
 	v->size_bytes = d->size_bytes;
 	image->variables++;
-	if (__builtin_add_overflow(v->offset, v->size_bytes, &image->variables_bytes))
+	if (__builtin_add_overflow(v->offset, v->size_bytes, end))
 		return CUDA_ERROR_INVALID_IMAGE;
 	return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "abi/cuda.h"
@@ -13,7 +14,8 @@ enum cuda_image_calls { CALLS_PRINT = 1, CALLS_HEAP = 2, CALLS_LAUNCH = 4, CALLS
 
 struct cuda_variable {
 	char *name;
-	uint64_t offset, size_bytes; /* in the memory of all variables */
+	uint64_t offset, size_bytes; /* in the memory of all variables, or of the managed ones */
+	bool is_managed;
 };
 
 /* Constant after it was read; the driver's lock protects the references. */
@@ -22,6 +24,7 @@ struct cuda_image {
 	struct cuda_variable *variable;
 	int variables;
 	uint64_t variables_bytes; /* of all of them; those of machine code have no names here */
+	uint64_t managed_bytes;   /* of those of text that are managed, which lie apart */
 	uint64_t code_bytes;      /* of machine code; 0: not known */
 	uint32_t *local_bytes;    /* of a thread of each built-in kernel */
 	unsigned calls;           /* of text: what it declares as elsewhere */

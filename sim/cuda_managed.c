@@ -73,17 +73,16 @@ static uint64_t most_bytes(void)
 	return bytes;
 }
 
-static CUresult new_managed(struct CUctx_st *ctx, uint64_t bytes, unsigned flags,
-			    CUdeviceptr *out_address)
+struct cuda_range *cuda_managed_new(struct CUctx_st *ctx, uint64_t bytes, unsigned flags)
 {
 	struct cuda_range *range;
 	void *map;
 
 	if (bytes > most_bytes() || managed_bytes + round_up(bytes) > most_bytes())
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return NULL;
 	range = calloc(1, sizeof(*range));
 	if (!range)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return NULL;
 	*range = (struct cuda_range){ .size_bytes = bytes,
 				      .kind = RANGE_MANAGED,
 				      .dev = ctx->dev,
@@ -99,15 +98,15 @@ static CUresult new_managed(struct CUctx_st *ctx, uint64_t bytes, unsigned flags
 			munmap(map, range->taken_bytes);
 		free(range->place);
 		free(range);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return NULL;
 	}
 	managed_bytes += range->taken_bytes;
-	*out_address = range->start;
-	return CUDA_SUCCESS;
+	return range;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *out_address, size_t bytes, unsigned int flags)
 {
+	struct cuda_range *range;
 	struct CUctx_st *ctx;
 	CUresult res = cuda_call_begin_context(CUDA_ID_cuMemAllocManaged, &ctx);
 
@@ -117,9 +116,13 @@ CUresult cuMemAllocManaged(CUdeviceptr *out_address, size_t bytes, unsigned int 
 	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
 		return cuda_call_end(CUDA_ERROR_INVALID_VALUE);
 	res = cuda_stream_check_unsafe(ctx);
-	if (res == CUDA_SUCCESS)
-		res = new_managed(ctx, bytes, flags, out_address);
-	return cuda_call_end(res);
+	if (res != CUDA_SUCCESS)
+		return cuda_call_end(res);
+	range = cuda_managed_new(ctx, bytes, flags);
+	if (!range)
+		return cuda_call_end(CUDA_ERROR_OUT_OF_MEMORY);
+	*out_address = range->start;
+	return cuda_call_end(CUDA_SUCCESS);
 }
 
 /* The managed range that holds a whole span; NULL when none does. */

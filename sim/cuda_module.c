@@ -9,6 +9,7 @@
 #include "cuda_heap.h"
 #include "cuda_library.h"
 #include "cuda_limit.h"
+#include "cuda_managed.h"
 #include "cuda_memory.h"
 #include "cuda_object.h"
 #include "cuda_stream.h"
@@ -97,6 +98,11 @@ static CUresult take_memory(struct CUmod_st *m)
 		m->variables = cuda_memory_new(m->ctx, m->image->variables_bytes, RANGE_MODULE);
 	if (m->image->variables_bytes && !m->variables)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (m->image->managed_bytes)
+		m->managed = cuda_managed_new(m->ctx, m->image->managed_bytes,
+					      CU_MEM_ATTACH_GLOBAL);
+	if (m->image->managed_bytes && !m->managed)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* a shared block has bytes of what was there before, new blocks have none */
 	if (m->variables && !m->variables->taken_bytes)
 		memset((void *)m->variables->start, 0, m->variables->size_bytes);
@@ -152,7 +158,8 @@ CUresult cuda_module_variable(const struct CUmod_st *module, const char *name,
 	if (!v)
 		return CUDA_ERROR_NOT_FOUND;
 	if (out_address)
-		*out_address = module->variables->start + v->offset;
+		*out_address = (v->is_managed ? module->managed : module->variables)->start +
+			       v->offset;
 	if (out_bytes)
 		*out_bytes = v->size_bytes;
 	return CUDA_SUCCESS;
@@ -166,6 +173,8 @@ void cuda_module_delete(struct CUmod_st *module)
 	free(module->function);
 	if (module->variables)
 		cuda_memory_delete(module->variables);
+	if (module->managed)
+		cuda_memory_delete(module->managed);
 	if (module->code)
 		cuda_memory_delete(module->code);
 	cuda_image_put(module->image);

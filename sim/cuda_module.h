@@ -31,6 +31,7 @@ struct CUmod_st {
 	struct CUlib_st *library; /* it is this library's module in ctx; NULL: of its own */
 	struct cuda_image *image;
 	struct cuda_range *variables; /* NULL: there are none */
+	struct cuda_range *managed;   /* likewise, of managed ones */
 	struct cuda_range *code;      /* NULL: no function was used */
 	struct CUfunc_st *function;   /* one for each kernel */
 	struct CUmod_st *next, **link;

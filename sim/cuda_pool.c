@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cuda_address.h"
 #include "cuda_device.h"
 #include "cuda_extent.h"
 #include "cuda_heap.h"
@@ -40,6 +41,7 @@ struct CUmemPoolHandle_st {
 	int count, room;
 	uint64_t access; /* other ordinals that may touch it; both locks */
 	struct cuda_pool_held *held;
+	uint64_t spare_start, spare_bytes; /* of its file: where memory lay that it gave back */
 	struct CUmemPoolHandle_st *next;
 };
 
@@ -276,10 +278,14 @@ void cuda_pool_trim_all(void)
 /* Memory of the pool's own file, at addresses of its own. */
 static int take_file(struct CUmemPoolHandle_st *pool, struct cuda_range *region)
 {
-	uint64_t map, map_bytes, end = pool->file_bytes + region->size_bytes;
+	uint64_t map = 0, map_bytes, end = pool->file_bytes + region->size_bytes;
 
 	if (machine_take(region->index, region->size_bytes) != 0)
 		return -1;
+	if (pool->spare_bytes == region->size_bytes) {
+		map = pool->spare_start;
+		pool->spare_bytes = 0;
+	}
 	if (cuda_shared_grow(pool->fd, end) == 0 &&
 	    cuda_shared_map(pool->fd, pool->file_bytes, region->size_bytes, &region->start, &map,
 			    &map_bytes) == 0) {
@@ -312,15 +318,22 @@ static int take_region(struct CUmemPoolHandle_st *pool, struct cuda_range *regio
 
 void cuda_pool_release(struct cuda_range *region)
 {
-	const struct CUmemPoolHandle_st *pool = region->pool;
+	struct CUmemPoolHandle_st *pool = region->pool;
 
 	if (pool->fd < 0 && !pool->is_managed) {
 		cuda_heap_give(region->index, region->start, region->size_bytes, region->export);
 		return;
 	}
-	munmap((void *)region->start, region->size_bytes);
-	if (pool->is_imported || pool->is_managed)
+	if (pool->is_imported || pool->is_managed) {
+		munmap((void *)region->start, region->size_bytes);
 		return;
+	}
+	/* As much that it takes next lies at the same addresses, as on a card. */
+	if (pool->spare_bytes)
+		munmap((void *)pool->spare_start, pool->spare_bytes);
+	cuda_address_blank(region->start, region->size_bytes);
+	pool->spare_start = region->start;
+	pool->spare_bytes = region->size_bytes;
 	(void)fallocate(pool->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			(off_t)region->file_offset, (off_t)region->size_bytes);
 	machine_give_exported(region->index, region->size_bytes, region->export);
@@ -451,6 +464,8 @@ static void delete_pool(struct CUmemPoolHandle_st *pool)
 	struct CUmemPoolHandle_st **link = &pools.all;
 
 	cuda_pool_trim(pool, 0);
+	if (pool->spare_bytes)
+		munmap((void *)pool->spare_start, pool->spare_bytes);
 	while (*link != pool)
 		link = &(*link)->next;
 	*link = pool->next;

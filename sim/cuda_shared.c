@@ -170,7 +170,7 @@ int cuda_shared_map(int fd, uint64_t offset, uint64_t bytes, uint64_t *out_addre
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t first = offset / page * page;
 	uint64_t map_bytes = (offset - first + bytes + page - 1) / page * page;
-	uint64_t start = reserve(first % STEP_BYTES, map_bytes);
+	uint64_t start = *out_map ? *out_map : reserve(first % STEP_BYTES, map_bytes);
 	void *map;
 
 	if (!start)

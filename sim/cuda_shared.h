@@ -32,7 +32,7 @@ int cuda_shared_grow(int fd, uint64_t bytes);
  * CUDA_ERROR_INVALID_VALUE for another file, INVALID_DEVICE when the device is not visible here. */
 CUresult cuda_shared_read(enum shared_kind kind, int fd, CUdevice *out_dev, uint64_t *out_bytes);
 
-/* Maps whole pages around [offset, offset + bytes) of a file anywhere. 0 with where that byte is and
- * what was mapped, or -1. */
+/* Maps whole pages around [offset, offset + bytes) of a file, at *out_map or with 0 anywhere. 0 with
+ * where that byte is and what was mapped, or -1. */
 int cuda_shared_map(int fd, uint64_t offset, uint64_t bytes, uint64_t *out_address,
 		    uint64_t *out_map, uint64_t *out_map_bytes);

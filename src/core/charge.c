@@ -170,9 +170,6 @@ void charge_freed_unknown(uint64_t addr)
 	charge_over();
 }
 
-/* Managed memory is counted in pages of the host's largest usual size. */
-#define MANAGED_PAGE_BYTES UINT64_C(65536)
-
 bool charge_ask_card(struct dev dev)
 {
 	bool has_given = state.s.ops->reclaim && state.s.ops->reclaim(dev);
@@ -285,7 +282,7 @@ int charge_reserve_managed(struct charge *c, struct dev dev, const void *ctx, ui
 			   enum charge_wait wait)
 {
 	*c = (struct charge){ .dev = dev, .ctx = ctx, .is_managed = true, .wait = wait };
-	return reserve_tracked(c, bytes_round_up(bytes, MANAGED_PAGE_BYTES));
+	return reserve_tracked(c, bytes_round_up(bytes, CHARGE_MANAGED_PAGE_BYTES));
 }
 
 /* The driver gave more than is reserved: `bytes` in all. */

@@ -14,6 +14,9 @@
 #include "core/quota.h"
 #include "core/track.h"
 
+/* Managed memory is counted in pages of the host's largest usual size. */
+#define CHARGE_MANAGED_PAGE_BYTES UINT64_C(65536)
+
 /*
  * Whether who leaves is waited for (core/leaving.h): not by who holds a lock, or tries again. What
  * this process has of the card already is charged whatever the limit.

@@ -19,6 +19,7 @@ enum image_calls {
 
 struct image_bytes {
 	uint64_t variable_bytes; /* variables and constants: taken when it is loaded */
+	uint64_t managed_bytes;  /* managed variables: taken then, or when they are touched */
 	uint64_t code_bytes;     /* at most; taken then, or with the first use of a function */
 	unsigned calls;          /* enum image_calls */
 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* EM_CUDA of newer <elf.h>. */
-enum { MACHINE_CUDA = 190, NAME_BYTES = 24 };
+/* EM_CUDA of newer <elf.h>; of a symbol's st_other, that it is a managed variable. */
+enum { MACHINE_CUDA = 190, SYMBOL_MANAGED = 4, NAME_BYTES = 24 };
 
 static bool has_prefix(const char *name, const char *prefix)
 {
@@ -48,30 +48,42 @@ static bool read_section(const struct image_source *s, const Elf64_Ehdr *h, unsi
 				 sizeof(*out));
 }
 
+/* What the functions call that are elsewhere: those without a place. */
+static unsigned call_of(const struct image_source *s, const Elf64_Sym *symbol,
+			const Elf64_Shdr *names)
+{
+	char name[NAME_BYTES];
+
+	if (symbol->st_shndx != SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC)
+		return 0;
+	return read_name(s, names, symbol->st_name, name) ? image_calls_of(name) : IMAGE_CALLS_ALL;
+}
+
+static bool is_managed(const Elf64_Sym *symbol)
+{
+	return ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && symbol->st_other & SYMBOL_MANAGED;
+}
+
 /*
- * What the functions of a table of symbols call that are elsewhere: those without a place. Tables
- * that cannot be read may have any.
+ * What a table of symbols says. One that cannot be read may have any calls; which of its variables
+ * are managed nobody knows then, and none is.
  */
-static unsigned read_calls(const struct image_source *s, const Elf64_Shdr *symbols,
-			   const Elf64_Shdr *names)
+static void read_symbols(const struct image_source *s, const Elf64_Shdr *symbols,
+			 const Elf64_Shdr *names, struct image_bytes *sum)
 {
 	uint64_t count = symbols->sh_size / sizeof(Elf64_Sym);
 	char *copy = image_source_take(s, symbols->sh_offset, symbols->sh_size);
-	unsigned calls = 0;
 
 	for (uint64_t i = 0; copy && i < count; i++) {
-		char name[NAME_BYTES];
 		Elf64_Sym symbol;
 
 		memcpy(&symbol, copy + i * sizeof(symbol), sizeof(symbol));
-		if (symbol.st_shndx != SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
-			continue;
-		calls |= read_name(s, names, symbol.st_name, name) ? image_calls_of(name) :
-								     IMAGE_CALLS_ALL;
+		sum->calls |= call_of(s, &symbol, names);
+		if (is_managed(&symbol))
+			sum->managed_bytes = bytes_sum(sum->managed_bytes, symbol.st_size);
 	}
-	calls |= copy || !count ? 0 : IMAGE_CALLS_ALL;
+	sum->calls |= copy || !count ? 0 : IMAGE_CALLS_ALL;
 	free(copy);
-	return calls;
 }
 
 static bool read_header(const struct image_source *s, Elf64_Ehdr *h)
@@ -109,12 +121,15 @@ bool image_elf_read(const struct image_source *s, struct image_bytes *out)
 			strcpy(name, ".nv.global");
 		if (section.sh_name)
 			add(&sum, name, section.sh_size);
-		if (section.sh_type == SHT_SYMTAB)
-			sum.calls |= section.sh_link < count && read_section(s, &h, section.sh_link,
-									     &symbol_names) ?
-					     read_calls(s, &section, &symbol_names) :
-					     IMAGE_CALLS_ALL;
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		if (section.sh_link < count && read_section(s, &h, section.sh_link, &symbol_names))
+			read_symbols(s, &section, &symbol_names, &sum);
+		else
+			sum.calls = IMAGE_CALLS_ALL;
 	}
+	/* They stand among the others. */
+	sum.variable_bytes = bytes_beyond(sum.variable_bytes, sum.managed_bytes);
 	*out = sum;
 	return true;
 }

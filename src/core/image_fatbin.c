@@ -153,6 +153,8 @@ static void note(struct image_bytes *most, const struct image_bytes *b)
 {
 	if (b->variable_bytes > most->variable_bytes)
 		most->variable_bytes = b->variable_bytes;
+	if (b->managed_bytes > most->managed_bytes)
+		most->managed_bytes = b->managed_bytes;
 	if (b->code_bytes > most->code_bytes)
 		most->code_bytes = b->code_bytes;
 	most->calls |= b->calls;

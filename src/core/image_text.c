@@ -118,11 +118,12 @@ static uint64_t skip_values(struct text *t)
 	return values;
 }
 
-/* A declaration of one or more variables of a type, and what it takes so far. */
+/* A declaration of one or more variables of a type, and what it takes from an aligned place on. */
 struct declaration {
 	uint64_t sum, each, vector, elements;
 	uint64_t align_bytes; /* 0: that of the type */
-	bool has_name, is_opaque;
+	uint64_t most_align_bytes;
+	bool has_name, is_opaque, is_managed;
 	bool is_open; /* as many as it has values */
 };
 
@@ -136,15 +137,34 @@ static void end_variable(struct declaration *d)
 	/* Of a type that is unknown. */
 	if (d->has_name && !d->each && !d->is_opaque)
 		bytes = UINT64_MAX;
-	if (d->has_name)
-		d->sum = bytes_sum(bytes_round_up(d->sum, align_bytes ? align_bytes : 1), bytes);
+	align_bytes = align_bytes ? align_bytes : 1;
+	if (d->has_name) {
+		d->sum = bytes_sum(bytes_round_up(d->sum, align_bytes), bytes);
+		if (align_bytes > d->most_align_bytes)
+			d->most_align_bytes = align_bytes;
+	}
 	d->elements = 1;
 	d->has_name = d->is_open = false;
 }
 
+/* Behind .attribute: whether that is one of those between the brackets that follow. */
+static bool has_attribute(struct text *t, const char *word)
+{
+	int depth = next(t) && is(t, "(");
+	bool has = false;
+
+	while (depth && next(t)) {
+		depth += is(t, "(") ? 1 : is(t, ")") ? -1 : 0;
+		has |= is(t, word);
+	}
+	return has;
+}
+
 static void read_type(struct declaration *d, struct text *t)
 {
-	if (is(t, ".align"))
+	if (is(t, ".attribute"))
+		d->is_managed = has_attribute(t, ".managed");
+	else if (is(t, ".align"))
 		d->align_bytes = next(t) ? image_number_read(t->word, t->len) : 0;
 	else if (is(t, ".v2") || is(t, ".v4") || is(t, ".v8"))
 		d->vector = (uint64_t)(t->word[2] - '0');
@@ -181,18 +201,23 @@ static bool read_part(struct declaration *d, struct text *t)
 	return true;
 }
 
-/* Behind .global: what is declared comes behind `sum` bytes. How many they are then. */
-static uint64_t read_declaration(struct text *t, uint64_t sum)
+/* Behind .global: what is declared comes behind the others of its kind. */
+static void read_declaration(struct text *t, struct image_bytes *sum)
 {
-	struct declaration d = { .sum = sum, .vector = 1, .elements = 1 };
+	struct declaration d = { .vector = 1, .elements = 1, .most_align_bytes = 1 };
+	uint64_t *to;
 
-	while (next(t) && !is(t, ";"))
-		if (!read_part(&d, t))
-			return UINT64_MAX;
+	while (next(t) && !is(t, ";")) {
+		if (!read_part(&d, t)) {
+			sum->variable_bytes = UINT64_MAX;
+			return;
+		}
+	}
 	if (!is(t, ";"))
-		return sum; /* a text without an end, which nobody takes */
+		return; /* a text without an end, which nobody takes */
 	end_variable(&d);
-	return d.sum;
+	to = d.is_managed ? &sum->managed_bytes : &sum->variable_bytes;
+	*to = bytes_sum(bytes_round_up(*to, d.most_align_bytes), d.sum);
 }
 
 enum { NAME_BYTES = 64 };
@@ -251,22 +276,20 @@ static bool is_text(const char *image)
 bool image_text_read(const char *text, struct image_bytes *out)
 {
 	struct text t = { .at = text };
+	struct image_bytes sum = { 0 };
 	bool is_pointer = false;
-	unsigned calls = 0;
-	uint64_t sum = 0;
 
 	if (!is_text(text))
 		return false;
 	while (next(&t)) {
 		if (is(&t, ".extern"))
-			calls |= read_extern(&t);
+			sum.calls |= read_extern(&t);
 		else if (is(&t, ".global") && !is_pointer)
-			sum = read_declaration(&t, sum);
+			read_declaration(&t, &sum);
 		/* What a parameter points to is declared elsewhere. */
 		is_pointer = is(&t, ".ptr");
 	}
-	*out = (struct image_bytes){ .variable_bytes = sum,
-				     .code_bytes = (uint64_t)(t.at - text),
-				     .calls = calls };
+	sum.code_bytes = (uint64_t)(t.at - text);
+	*out = sum;
 	return true;
 }

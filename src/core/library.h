@@ -39,6 +39,7 @@ bool library_is_there(const void *library, const void *ctx, enum library_part pa
 struct library_need {
 	const void *image;
 	uint64_t bytes, code_bytes; /* at once; with its first function */
+	uint64_t managed_bytes;     /* of managed variables: once, for all contexts */
 	uint64_t shared_bytes;      /* as lodger_enter() wants it (core/lodger.h) */
 	unsigned calls;             /* enum image_calls */
 };

@@ -9,16 +9,29 @@
 
 #include "core/device.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Starts: fork children begin with nothing. */
 void untold_init(void);
 
 /*
+ * What of it is charged on each device: as module; and as data, managed variables, which no look
+ * tells of anywhere.
+ */
+struct untold_bytes {
+	uint64_t module[RATION_DEVICES], managed[RATION_DEVICES];
+};
+
+/*
  * So much more stays charged for `owner`, a driver's handle (NULL: for the context itself), in
  * `ctx` (NULL: in none). Without memory for it, it is not given back before the card is asked.
  */
 void untold_add(const void *owner, const void *ctx, struct dev dev, uint64_t bytes);
+void untold_add_managed(const void *owner, const void *ctx, struct dev dev, uint64_t bytes);
+
+/* True when managed variables of the owner are charged. */
+bool untold_has_managed(const void *owner);
 
 /*
  * An owner is about to go, or did not: its handle may be another's as soon as the driver has it
@@ -31,5 +44,5 @@ void untold_rename(const void *was, const void *to);
  * is gone: what is charged for it on each device is added, and is the caller's. NULL of either
  * takes nothing.
  */
-void untold_take(const void *owner, uint64_t inout_bytes[RATION_DEVICES]);
-void untold_take_context(const void *ctx, uint64_t mark, uint64_t inout_bytes[RATION_DEVICES]);
+void untold_take(const void *owner, struct untold_bytes *inout_bytes);
+void untold_take_context(const void *ctx, uint64_t mark, struct untold_bytes *inout_bytes);

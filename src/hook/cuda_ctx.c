@@ -210,7 +210,7 @@ static void drop_memory(const struct ending *e)
 static CUresult end_context(CUresult res, const struct ending *e)
 {
 	bool is_known = e->context != NULL;
-	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
+	struct untold_bytes untold = { 0 };
 	struct context_cost cost;
 
 	gpu_fence_ended(e->ctx, res == CUDA_SUCCESS);
@@ -227,7 +227,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		module_end_context(e->ctx, e->contexts);
 		lodger_end_context(e->ctx, e->contexts);
 		promise_end_context(e);
-		untold_take_context(e->ctx, e->contexts, untold_bytes);
+		untold_take_context(e->ctx, e->contexts, &untold);
 		object_context_end(e->objects);
 		ipc_import_end(e->imports);
 	} else {
@@ -241,7 +241,7 @@ static CUresult end_context(CUresult res, const struct ending *e)
 		look_at_all();
 	else if (res == CUDA_SUCCESS || cost.bytes)
 		uncharge(cost.dev, cost.bytes);
-	overhead_give_back(untold_bytes);
+	overhead_give_back(&untold);
 	return res;
 }
 
@@ -372,7 +372,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *out_ctx, CUdevice ord)
 static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 {
 	struct ending e = { 0 };
-	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
+	struct untold_bytes untold = { 0 };
 	unsigned primaries;
 	struct dev dev;
 	bool is_there;
@@ -410,12 +410,12 @@ static CUresult end_primary(CUresult (*call)(CUdevice), CUdevice ord)
 	module_end_context(e.ctx, e.contexts);
 	lodger_end_context(e.ctx, e.contexts);
 	promise_end_context(&e);
-	untold_take_context(e.ctx, e.contexts, untold_bytes);
+	untold_take_context(e.ctx, e.contexts, &untold);
 	object_context_end(e.objects);
 	ipc_import_end(e.imports);
 	uncharge(dev, context_end(context_take(e.ctx, e.contexts)).bytes +
 			      local_end(e.area, e.contexts));
-	overhead_give_back(untold_bytes);
+	overhead_give_back(&untold);
 	return res;
 }
 

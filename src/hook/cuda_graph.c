@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/exec_uses.h"
 #include "core/graph.h"
+#include "core/lent.h"
 #include "core/pool.h"
 #include "drv/gpu_pool.h"
 #include "hook/gated.h"
@@ -179,8 +180,11 @@ CUresult hook_cuDeviceGraphMemTrim(CUdevice ord)
 	begun = graph_trim_begin(dev);
 	res = GATE_CALL(real.cuDeviceGraphMemTrim(ord));
 	graph_trim_end(dev, begun, res == CUDA_SUCCESS, held_bytes(dev));
-	if (res == CUDA_SUCCESS)
+	if (res == CUDA_SUCCESS) {
+		/* Also where another thread's launch makes the store grow by as much meanwhile. */
+		lent_end_stored();
 		gpu_pool_settle(graph_store(dev), 0);
+	}
 	charge_over();
 	return res;
 }

@@ -74,6 +74,7 @@ static CUresult finish_module(struct overhead *o, CUresult res, const CUmodule *
 		if (o.counts)                                              \
 			loading = (image);                                 \
 		overhead_expect(&o, loading.calls);                        \
+		overhead_expect_managed(&o, loading.managed_bytes, false); \
 		res = overhead_reserve(&o, loading.bytes);                 \
 		if (res != CUDA_SUCCESS)                                   \
 			return res;                                        \
@@ -125,6 +126,16 @@ static CUresult finish_library(struct overhead *o, CUresult res, const CUlibrary
 	return overhead_refuse(o);
 }
 
+/* What comes with its load; the rest does with the first question for something in it. */
+static CUresult reserve_library(struct overhead *o, const struct library_need *need)
+{
+	overhead_expect_managed(o, need->managed_bytes, true);
+	if (!loading_is_eager())
+		return o->counts ? overhead_reserve_managed(o) : CUDA_SUCCESS;
+	overhead_expect(o, need->calls);
+	return overhead_reserve(o, need->bytes);
+}
+
 /* The program leaves the image where it is, by the option's value. */
 static bool is_preserved(const CUlibraryOption *options, void *const *values, unsigned count)
 {
@@ -153,17 +164,14 @@ CUresult hook_cuLibraryLoadData(CUlibrary *out_library, const void *code, CUjit_
 	struct library_need need = { 0 };
 	struct output was = { 0 };
 	struct overhead o;
-	CUresult res = CUDA_SUCCESS;
+	CUresult res;
 
 	if (!ENTER_HAS(cuLibraryLoadData))
 		return enter_missing();
 	overhead_begin(&o);
 	if (init_is_member())
 		need = need_of(code, options, values, count);
-	if (loading_is_eager()) {
-		overhead_expect(&o, need.calls);
-		res = overhead_reserve(&o, need.bytes);
-	}
+	res = reserve_library(&o, &need);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (o.counts)
@@ -182,7 +190,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 	struct loading loading = { 0 };
 	struct output was = { 0 };
 	struct overhead o;
-	CUresult res = CUDA_SUCCESS;
+	CUresult res;
 
 	if (!ENTER_HAS(cuLibraryLoadFromFile))
 		return enter_missing();
@@ -190,10 +198,7 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *out_library, const char *path,
 	if (init_is_member())
 		loading = loading_read_file(path, LOADING_ANYWHERE);
 	need = overhead_library_need(&loading);
-	if (loading_is_eager()) {
-		overhead_expect(&o, need.calls);
-		res = overhead_reserve(&o, need.bytes);
-	}
+	res = reserve_library(&o, &need);
 	if (res != CUDA_SUCCESS)
 		return res;
 	if (o.counts)
@@ -230,7 +235,7 @@ static void begin_unload(struct unload *u, const void *owner)
 /* What an unload gave back counts no more; what was not unloaded is known as before. */
 static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 {
-	uint64_t untold_bytes[RATION_DEVICES] = { 0 };
+	struct untold_bytes untold = { 0 };
 
 	lodger_over(u->lodgers, res == CUDA_SUCCESS);
 	module_over(u->modules, res == CUDA_SUCCESS);
@@ -238,7 +243,7 @@ static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 	if (res == CUDA_SUCCESS) {
 		promise_end_owner(u);
 		function_end_owner(u);
-		untold_take(u, untold_bytes);
+		untold_take(u, &untold);
 	} else {
 		promise_rename(u, owner);
 		function_rename_owner(u, owner);
@@ -248,7 +253,7 @@ static CUresult finish_unload(struct unload *u, const void *owner, CUresult res)
 		charge_over();
 	if (res == CUDA_SUCCESS) {
 		overhead_finish(&u->overhead);
-		overhead_give_back(untold_bytes);
+		overhead_give_back(&untold);
 	}
 	/* A library may have been on any. */
 	for (int d = 0; d < RATION_DEVICES && init_is_member(); d++)

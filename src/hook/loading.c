@@ -1,6 +1,7 @@
 #include "hook/loading.h"
 
 #include "base/bytes.h"
+#include "core/charge.h"
 #include "core/image.h"
 #include "core/track.h"
 #include "drv/gpu_cuda.h"
@@ -66,7 +67,12 @@ static struct loading split(struct image_bytes b)
 {
 	uint64_t variable_bytes = bytes_round_up(b.variable_bytes, TRACK_BLOCK_BYTES);
 	uint64_t code_bytes = bytes_round_up(b.code_bytes, TRACK_BLOCK_BYTES);
-	struct loading loading = { variable_bytes, code_bytes, shared_bytes(&b), b.calls };
+	struct loading loading = { .bytes = variable_bytes,
+				   .later_bytes = code_bytes,
+				   .managed_bytes = bytes_round_up(b.managed_bytes,
+								   CHARGE_MANAGED_PAGE_BYTES),
+				   .shared_bytes = shared_bytes(&b),
+				   .calls = b.calls };
 
 	if (loading_is_eager()) {
 		loading.bytes = bytes_sum(variable_bytes, code_bytes);

@@ -22,8 +22,9 @@ enum loading_place { LOADING_HERE, LOADING_ANYWHERE };
  */
 struct loading {
 	uint64_t bytes, later_bytes;
-	uint64_t shared_bytes; /* of blocks that others may share, what its variables may hold */
-	unsigned calls;        /* enum image_calls: what the context may have to have for them */
+	uint64_t managed_bytes; /* of managed variables, beside those */
+	uint64_t shared_bytes;  /* of blocks that others may share, what its variables may hold */
+	unsigned calls;         /* enum image_calls: what the context may have to have for them */
 };
 struct loading loading_read(const void *image, enum loading_place place);
 struct loading loading_read_file(const char *path, enum loading_place place);

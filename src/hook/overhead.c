@@ -18,7 +18,7 @@ static void begin(struct overhead *o, enum enter what)
 	o->counts = what == ENTER_CHARGE;
 	o->is_refused = what == ENTER_REFUSE;
 	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
-	o->reserved_bytes = o->untold_bytes = 0;
+	o->reserved_bytes = o->untold_bytes = o->managed_bytes = 0;
 	o->calls = (struct system_calls){ .ctx = NULL };
 }
 
@@ -45,11 +45,41 @@ void overhead_begin_on(struct overhead *o, CUdevice ord)
 	begin(o, enter_ordinal(ord, &o->dev));
 }
 
-CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
+void overhead_expect_managed(struct overhead *o, uint64_t bytes, bool is_library)
+{
+	if (!o->counts)
+		return;
+	o->managed_bytes = bytes;
+	o->is_library = is_library;
+}
+
+CUresult overhead_reserve_managed(struct overhead *o)
+{
+	uint64_t bytes = o->managed_bytes;
+	int rc = bytes ? quota_reserve(o->dev, QUOTA_DATA, bytes) : 0;
+
+	if (rc == -EDQUOT) {
+		charge_ask_card(o->dev);
+		rc = quota_reserve(o->dev, QUOTA_DATA, bytes);
+	}
+	if (rc == 0)
+		return CUDA_SUCCESS;
+	o->managed_bytes = 0;
+	return enter_refused(rc, o->dev, bytes);
+}
+
+static void drop_managed(struct overhead *o)
+{
+	quota_release(o->dev, QUOTA_DATA, o->managed_bytes);
+	o->managed_bytes = 0;
+}
+
+/* Of the rest, which a look tells. */
+static CUresult reserve(struct overhead *o, uint64_t bytes)
 {
 	int rc;
 
-	if (!o->counts || !quota_counts_contexts())
+	if (!quota_counts_contexts())
 		return CUDA_SUCCESS;
 	/* What nobody knows is refused by a limit only. */
 	if (bytes == UINT64_MAX && !quota_limit(o->dev))
@@ -66,6 +96,18 @@ CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
 		return enter_refused(rc, o->dev, bytes);
 	o->reserved_bytes = bytes;
 	return CUDA_SUCCESS;
+}
+
+CUresult overhead_reserve(struct overhead *o, uint64_t bytes)
+{
+	CUresult res = o->counts ? overhead_reserve_managed(o) : CUDA_SUCCESS;
+
+	if (!o->counts || res != CUDA_SUCCESS)
+		return res;
+	res = reserve(o, bytes);
+	if (res != CUDA_SUCCESS)
+		drop_managed(o);
+	return res;
 }
 
 /*
@@ -101,6 +143,7 @@ void overhead_drop(struct overhead *o)
 {
 	quota_release(o->dev, QUOTA_MODULE, o->untold_bytes);
 	o->untold_bytes = 0;
+	drop_managed(o);
 }
 
 /* What is for system calls is the context's, and stays when the owner goes. */
@@ -113,16 +156,18 @@ void overhead_keep(struct overhead *o, const void *owner, const void *ctx)
 		promise_keep(o->calls.ctx);
 	}
 	untold_add(owner, ctx, o->dev, o->untold_bytes - lasting_bytes);
-	o->untold_bytes = 0;
+	untold_add_managed(owner, o->is_library ? NULL : ctx, o->dev, o->managed_bytes);
+	o->untold_bytes = o->managed_bytes = 0;
 }
 
-void overhead_give_back(const uint64_t bytes[RATION_DEVICES])
+void overhead_give_back(const struct untold_bytes *bytes)
 {
 	for (int d = 0; d < RATION_DEVICES; d++) {
 		struct dev dev = { d };
 
-		if (bytes[d] && charge_reconcile(dev, QUOTA_MODULE) == -ENOTSUP)
-			quota_release(dev, QUOTA_MODULE, bytes[d]);
+		if (bytes->module[d] && charge_reconcile(dev, QUOTA_MODULE) == -ENOTSUP)
+			quota_release(dev, QUOTA_MODULE, bytes->module[d]);
+		quota_release(dev, QUOTA_DATA, bytes->managed[d]);
 	}
 }
 
@@ -196,6 +241,7 @@ struct library_need overhead_library_need(const struct loading *loading)
 {
 	return (struct library_need){ .bytes = loading->bytes,
 				      .code_bytes = loading->later_bytes,
+				      .managed_bytes = loading->managed_bytes,
 				      .shared_bytes = loading->shared_bytes,
 				      .calls = loading->calls };
 }
@@ -222,6 +268,8 @@ static uint64_t bytes_of(struct overhead *o, CUlibrary library, const void *ctx,
 
 	/* Where they are there, that is nothing; but a heap that found no room then. */
 	overhead_expect(o, need.calls);
+	if (need.managed_bytes && !untold_has_managed(library))
+		overhead_expect_managed(o, need.managed_bytes, true);
 	if (!library_is_there(library, ctx, LIBRARY_DATA))
 		bytes = need.bytes;
 	if (part == LIBRARY_CODE && !loading_is_eager() &&
@@ -235,12 +283,15 @@ CUresult overhead_begin_library(struct overhead *o, CUlibrary library, enum libr
 {
 	const void *ctx;
 	struct cuda_ord ord;
+	uint64_t bytes;
 
 	overhead_begin(o);
-	if (!o->counts || !library || !quota_counts_contexts() || !gpu_cuda_current(&ord, &ctx) ||
+	if (!o->counts || !library || !gpu_cuda_current(&ord, &ctx) ||
 	    library_is_in(library, ctx, part))
 		return CUDA_SUCCESS;
-	return overhead_reserve_lasting(o, bytes_of(o, library, ctx, part));
+	bytes = bytes_of(o, library, ctx, part);
+	return quota_counts_contexts() ? overhead_reserve_lasting(o, bytes) :
+					 overhead_reserve_managed(o);
 }
 
 CUresult overhead_finish_library(struct overhead *o, CUlibrary library, enum library_part part,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/library.h"
+#include "core/untold.h"
 #include "hook/enter.h"
 #include "hook/loading.h"
 #include "hook/system_calls.h"
@@ -17,8 +18,10 @@ struct overhead {
 	struct dev dev;
 	uint64_t before_bytes;
 	uint64_t reserved_bytes;
-	uint64_t untold_bytes; /* after it: of them, what stays as no look tells what it took */
-	uint64_t doubt_bytes;  /* after it: what the call may have taken beyond what is charged */
+	uint64_t untold_bytes;  /* after it: of them, what stays as no look tells what it took */
+	uint64_t doubt_bytes;   /* after it: what the call may have taken beyond what is charged */
+	uint64_t managed_bytes; /* of managed variables of what it loads: charged by reserve() */
+	bool is_library;        /* they are one library's in all contexts */
 	struct system_calls calls; /* of what it loads */
 };
 
@@ -35,6 +38,16 @@ void overhead_begin_on(struct overhead *o, CUdevice ord);
  */
 void overhead_expect(struct overhead *o, unsigned calls);
 bool overhead_came(const struct overhead *o, const void *owner);
+
+/*
+ * After it: so many bytes of managed variables come, of a module or a library. They are charged as
+ * data, since no look tells of them, until what has them is unloaded; overhead_reserve() is for
+ * them too.
+ */
+void overhead_expect_managed(struct overhead *o, uint64_t bytes, bool is_library);
+
+/* As overhead_reserve(), of these alone. */
+CUresult overhead_reserve_managed(struct overhead *o);
 
 /*
  * After it, before the call: reserves the most that the call takes, a block at least. CUDA_SUCCESS,
@@ -61,7 +74,7 @@ void overhead_keep(struct overhead *o, const void *owner, const void *ctx);
 void overhead_drop(struct overhead *o);
 
 /* What was taken out of core/untold.h: its owners are gone now. */
-void overhead_give_back(const uint64_t bytes[RATION_DEVICES]);
+void overhead_give_back(const struct untold_bytes *bytes);
 
 /* After overhead_finish(): what the call took, at most. */
 uint64_t overhead_taken(const struct overhead *o);

@@ -161,11 +161,12 @@ static const void *heap_owner(const void *ctx)
 /* Of what more was charged for the heap, so much goes; what that was. */
 static uint64_t lessen(const void *ctx, struct dev dev, uint64_t less_bytes)
 {
-	uint64_t bytes[RATION_DEVICES] = { 0 }, gone_bytes;
+	struct untold_bytes bytes = { 0 };
+	uint64_t gone_bytes;
 
-	untold_take(heap_owner(ctx), bytes);
-	gone_bytes = bytes_least(bytes[dev.v], less_bytes);
-	untold_add(heap_owner(ctx), ctx, dev, bytes[dev.v] - gone_bytes);
+	untold_take(heap_owner(ctx), &bytes);
+	gone_bytes = bytes_least(bytes.module[dev.v], less_bytes);
+	untold_add(heap_owner(ctx), ctx, dev, bytes.module[dev.v] - gone_bytes);
 	quota_move(dev, QUOTA_MODULE, QUOTA_CONTEXT, gone_bytes);
 	return gone_bytes;
 }

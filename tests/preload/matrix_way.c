@@ -309,14 +309,42 @@ static const char module_image[] = ".version 6.0\n.target sm_50\n.address_size 6
 				   ".visible .global .align 4 .b8 room[16777216];\n"
 				   ".visible .entry empty()\n{\n\tret;\n}\n";
 
-static CUresult take_module(uint64_t bytes, struct matrix_piece *p)
+/* The same, managed, and touched by the device. */
+static const char managed_image[] =
+	".version 6.0\n.target sm_50\n.address_size 64\n"
+	".visible .global .attribute(.managed) .align 4 .b8 room[16777216];\n"
+	".visible .entry empty()\n{\n\tret;\n}\n";
+
+static CUresult load(const char *image, struct matrix_piece *p)
 {
 	CUmodule module = NULL;
-	CUresult res = cuModuleLoadData(&module, module_image);
+	CUresult res = cuModuleLoadData(&module, image);
 
-	(void)bytes;
 	p->object = module;
 	return res;
+}
+
+static CUresult take_module(uint64_t bytes, struct matrix_piece *p)
+{
+	(void)bytes;
+	return load(module_image, p);
+}
+
+static CUresult touch_room(CUmodule module)
+{
+	CUdeviceptr room;
+	size_t bytes;
+	CUresult res = cuModuleGetGlobal_v2(&room, &bytes, module, "room");
+
+	return res == CUDA_SUCCESS ? cuMemsetD8_v2(room, 1, bytes) : res;
+}
+
+static CUresult take_managed_module(uint64_t bytes, struct matrix_piece *p)
+{
+	CUresult res = load(managed_image, p);
+
+	(void)bytes;
+	return res == CUDA_SUCCESS ? touch_room(p->object) : res;
 }
 
 static CUresult give_module(struct matrix_piece *p)
@@ -325,20 +353,35 @@ static CUresult give_module(struct matrix_piece *p)
 }
 
 /* A library's module is loaded by the first question for it. */
-static CUresult take_library(uint64_t bytes, struct matrix_piece *p)
+static CUresult load_library(const char *image, struct matrix_piece *p, CUmodule *out_module)
 {
 	CUlibrary library = NULL;
-	CUmodule module;
-	CUresult res = cuLibraryLoadData(&library, module_image, NULL, NULL, 0, NULL, NULL, 0);
+	CUresult res = cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0);
 
-	(void)bytes;
 	if (res != CUDA_SUCCESS)
 		return res;
-	res = cuLibraryGetModule(&module, library);
+	res = cuLibraryGetModule(out_module, library);
 	if (res != CUDA_SUCCESS)
 		cuLibraryUnload(library);
 	p->object = library;
 	return res;
+}
+
+static CUresult take_library(uint64_t bytes, struct matrix_piece *p)
+{
+	CUmodule module;
+
+	(void)bytes;
+	return load_library(module_image, p, &module);
+}
+
+static CUresult take_managed_library(uint64_t bytes, struct matrix_piece *p)
+{
+	CUmodule module;
+	CUresult res = load_library(managed_image, p, &module);
+
+	(void)bytes;
+	return res == CUDA_SUCCESS ? touch_room(module) : res;
 }
 
 static CUresult give_library(struct matrix_piece *p)
@@ -485,6 +528,8 @@ static const struct matrix_way ways[] = {
 	{ "context-v4", NULL, take_context_v4, give_context, NULL },
 	{ "green", NULL, take_green, give_green, NULL },
 	{ "module", NULL, take_module, give_module, NULL },
+	{ "module-managed", NULL, take_managed_module, give_module, NULL },
+	{ "library-managed", NULL, take_managed_library, give_library, NULL },
 	{ "library", NULL, take_library, give_library, NULL },
 	{ "heap", make_heap_context, take_heap, give_linear, end_heap },
 	{ "local", NULL, take_local, give_module, shrink_local },

@@ -29,7 +29,7 @@ def plain(place, *argv):
 def residency(place):
     """Words of each slot: card 0, host memory, moved bytes, is suspended."""
     size = place.region.stat().st_size
-    at = size - 1024 * 448
+    at = size - 1024 * (448 + 16)
     with open(place.region, "rb") as f:
         f.seek(at)
         data = f.read(4 * 448)

@@ -20,7 +20,9 @@ EXPORTERS_AT = SM_CHANGE_AT + 4
 PACE_AT = SM_CHANGE_AT + 4 + 47 * 8
 PACE_BYTES = 256 + 2112 * 8 + 1024 * 64  # include/ration/pace.h
 RESIDENCY_AT, RESIDENCY_BYTES = PACE_AT + 32 * PACE_BYTES, 448
-FILE_BYTES = RESIDENCY_AT + 1024 * RESIDENCY_BYTES
+SHARED_POOLS_AT, SHARED_POOLS_BYTES = RESIDENCY_AT + 1024 * RESIDENCY_BYTES, 16
+FILE_BYTES = SHARED_POOLS_AT + 1024 * SHARED_POOLS_BYTES
+LAYOUT = 4
 FLAGS_AT, SUSPEND_WANT_AT, SUSPEND_ASKS_AT = RATION_AT + 2288, RATION_AT + 2312, RATION_AT + 2460
 SUSPEND_ANSWERED = 424
 HINTS_AT, REAPED_AT = RATION_AT + 2560, RATION_AT + 2464
@@ -41,7 +43,7 @@ def blank(name="tenant", spec="1g", source="RATION_MEM", sm_spec="", sm_source="
     """An initialised region of ours without devices."""
     image = bytearray(FILE_BYTES)
     put(image, 0, "iII", HAMI_MAGIC, 1, 2)
-    put(image, RATION_AT, "QII", RATION_MAGIC, 3, FILE_BYTES)
+    put(image, RATION_AT, "QII", RATION_MAGIC, LAYOUT, FILE_BYTES)
     put(image, RATION_AT + 16, "II", 32, 1024)
     put(image, RATION_AT + 32, "Q", 1700000000)
     put(image, RATION_AT + 48, "64s", name.encode())

@@ -468,7 +468,7 @@ def test_a_region_that_cannot_be_understood(ration, sim, library, tmp_path):
     assert out.returncode == 1 and "may hold a limit" in out.stderr
     assert not lines(out, "ok", "limit")
     told, = lines(out, "FAIL", "limit")
-    assert f"{tmp_path / 'r'} was made by another version of Ration (layout 77, this is 3)" in told
+    assert f"{tmp_path / 'r'} was made by another version of Ration (layout 77, this is {region.LAYOUT})" in told
 
 
 def test_it_says_what_no_preload_can_reach(ration, sim):

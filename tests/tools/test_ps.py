@@ -412,7 +412,7 @@ def test_a_file_of_another_layout(ration, tenants):
     region.put(image, region.RATION_AT, "QI", region.RATION_MAGIC, 1)
     path = tenants.place("a")
     path.write_bytes(image)
-    said = f"ration ps: {path}: was made by another version of Ration (layout 1, this is 3); remove it if"
+    said = f"ration ps: {path}: was made by another version of Ration (layout 1, this is {region.LAYOUT}); remove it if"
     with region.alive(path, 0):
         assert said in ration("ps").stderr
     script = ("mount -t tmpfs none /tmp && cat >/tmp/cudevshr.cache && fd=$1 && shift && "
@@ -440,7 +440,7 @@ def test_garbage(ration, tenants):
         # Counts, indices and the ledger, where garbage would hurt most.
         region.put(image, 56, "Q", seed.getrandbits(64))
         region.put(image, 2008896, "I", seed.getrandbits(32))
-        region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, 3, region.FILE_BYTES)
+        region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, region.LAYOUT, region.FILE_BYTES)
         region.put(image, region.RATION_AT + 24, "I", seed.getrandbits(32))
         for field in range(64):
             region.put(image, region.ACCOUNTS_AT + 8 * field, "Q", seed.getrandbits(64))
@@ -460,7 +460,7 @@ def test_garbage(ration, tenants):
 def test_all_ones(ration, tenants):
     image = bytearray(b"\xff" * region.FILE_BYTES)
     region.put(image, 0, "iI", region.HAMI_MAGIC, 1)
-    region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, 3, region.FILE_BYTES)
+    region.put(image, region.RATION_AT, "QII", region.RATION_MAGIC, region.LAYOUT, region.FILE_BYTES)
     path = tenants.place("a")
     path.write_bytes(image)
     region.put(image, 2008896, "i", 1024)

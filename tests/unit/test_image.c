@@ -18,6 +18,11 @@ static uint64_t variables(const char *text)
 	return image_read(text, 90).variable_bytes;
 }
 
+static uint64_t managed(const char *text)
+{
+	return image_read(text, 90).managed_bytes;
+}
+
 static void variables_of_text(void)
 {
 	CHECK_EQ(variables(NULL), 0);
@@ -27,7 +32,11 @@ static void variables_of_text(void)
 			   ".global .v4 .f32 b;\n.weak .global .u64 c[2][3];"),
 		 65536 + 16 + 48);
 	CHECK_EQ(variables(HEAD ".global .u32 a[4] = {1, 2, 3, 4};\n.global .f64 b = 0d0;"), 24);
-	CHECK_EQ(variables(HEAD ".global .attribute(.managed) .s32 a[3];"), 12);
+	CHECK_EQ(managed(HEAD ".global .attribute(.managed) .s32 a[3];"), 12);
+	CHECK_EQ(variables(HEAD ".global .attribute(.managed) .s32 a[3];"), 0);
+	CHECK_EQ(managed(HEAD ".visible .global .attribute(.managed) .b8 a[5];.global .b8 b[99];"
+			      ".global .attribute(.managed) .align 8 .u32 c[2], d = 7;"),
+		 20);
 	CHECK_EQ(image_read(HEAD, 0).code_bytes, strlen(HEAD));
 }
 
@@ -36,7 +45,8 @@ static void odd_declarations(void)
 {
 	CHECK_EQ(variables(HEAD ".global .align 4 .b8 x[1000], y[4];"), 1004);
 	CHECK_EQ(variables(HEAD ".global .u32 x[2] = {1, 2}, y, z[3] = {1, 2, 3};"), 24);
-	CHECK_EQ(variables(HEAD ".global .attribute(.managed, .x) .align 4 .b8 x[1000];"), 1000);
+	CHECK_EQ(managed(HEAD ".global .attribute(.managed, .x) .align 4 .b8 x[1000];"), 1000);
+	CHECK_EQ(managed(HEAD ".global .attribute(.unified(1, 2), .managed) .b8 x[1000];"), 1000);
 	CHECK_EQ(variables(HEAD ".global .attribute(.unified(1, 2)) .b8 x[1000];"), 1000);
 	CHECK_EQ(variables(HEAD ".file 1 \"a\\\"b\"\n.global .b8 x[1000];"), 1000);
 	CHECK_EQ(variables(HEAD ".file 1 \"a\\\\\"\n.global .b8 x[1000];"), 1000);

@@ -66,6 +66,36 @@ static struct image_build cubin(const char *const *names, unsigned count)
 	return b;
 }
 
+/* As a compiler writes them: of variables st_other has 4 where they are managed. */
+static void managed_variables_of_a_cubin(void)
+{
+	const Elf64_Sym symbols[] = {
+		{ .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_other = 4, .st_size = 4096 },
+		{ .st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT), .st_size = 1000 },
+		{ .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_other = 4, .st_size = 4 },
+		{ .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+		  .st_other = 16,
+		  .st_size = 640,
+		  .st_shndx = 1 },
+		{ .st_info = ELF64_ST_INFO(STB_WEAK, STT_NOTYPE), .st_other = 0xa0 },
+	};
+	const struct image_section sections[] = { { ".strtab", 1, 0 },
+						  { ".symtab", sizeof(symbols), 0 },
+						  { ".nv.global", 5096, 1 },
+						  { ".nv.global.init", 4, 0 } };
+	struct image_build b = image_build_elf(sections, 4);
+	Elf64_Shdr *table = (Elf64_Shdr *)(void *)(b.at + ((Elf64_Ehdr *)(void *)b.at)->e_shoff);
+	struct image_bytes bytes;
+
+	table[3].sh_type = SHT_SYMTAB;
+	table[3].sh_link = 2;
+	memcpy(b.at + table[3].sh_offset, symbols, sizeof(symbols));
+	bytes = image_read(b.at, 90);
+	CHECK_EQ(bytes.managed_bytes, 4100);
+	CHECK_EQ(bytes.variable_bytes, 1000);
+	free(b.at);
+}
+
 static unsigned calls_of(const char *const *names, unsigned count)
 {
 	struct image_build b = cubin(names, count);
@@ -115,6 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		fresh_test(calls_of_text),
 		fresh_test(calls_of_a_cubin),
+		fresh_test(managed_variables_of_a_cubin),
 		fresh_test(a_broken_table),
 	};
 

@@ -153,7 +153,8 @@ static void what_is_not_unloaded(void)
 
 static void what_is_untold_ends_once(void)
 {
-	uint64_t bytes[RATION_DEVICES] = { 0 };
+	struct untold_bytes all = { 0 };
+	const uint64_t *bytes = all.module;
 
 	untold_init();
 	untold_add(&library, &ctx, dev0, 10);
@@ -161,24 +162,44 @@ static void what_is_untold_ends_once(void)
 	untold_add(&library, &other_ctx, dev1, 20);
 	untold_add(&handles[0], &ctx, dev0, 40);
 	untold_add(&handles[1], NULL, dev1, 80);
-	untold_take(NULL, bytes);
-	untold_take_context(NULL, UINT64_MAX, bytes);
+	untold_take(NULL, &all);
+	untold_take_context(NULL, UINT64_MAX, &all);
 	CHECK(bytes[0] == 0 && bytes[1] == 0);
-	untold_take(&library, bytes);
+	untold_take(&library, &all);
 	CHECK(bytes[0] == 10 && bytes[1] == 20);
-	untold_take(&library, bytes);
-	untold_take_context(&ctx, UINT64_MAX, bytes);
+	untold_take(&library, &all);
+	untold_take_context(&ctx, UINT64_MAX, &all);
 	CHECK(bytes[0] == 50 && bytes[1] == 20);
-	untold_take(&handles[0], bytes);
-	untold_take(&handles[1], bytes);
+	untold_take(&handles[0], &all);
+	untold_take(&handles[1], &all);
 	CHECK(bytes[0] == 50 && bytes[1] == 100);
+	CHECK(all.managed[0] == 0 && all.managed[1] == 0);
+}
+
+static void managed_variables_apart(void)
+{
+	struct untold_bytes all = { 0 };
+
+	untold_init();
+	untold_add(&library, &ctx, dev0, 10);
+	CHECK(!untold_has_managed(&library));
+	untold_add_managed(&library, NULL, dev0, 100);
+	untold_add_managed(&handles[0], &ctx, dev1, 200);
+	CHECK(untold_has_managed(&library) && !untold_has_managed(&handles[1]));
+	untold_take_context(&ctx, UINT64_MAX, &all);
+	CHECK(all.module[0] == 10 && all.managed[0] == 0 && all.managed[1] == 200);
+	untold_rename(&library, &handles[1]);
+	CHECK(untold_has_managed(&handles[1]) && !untold_has_managed(&library));
+	untold_take(&handles[1], &all);
+	CHECK(all.module[0] == 10 && all.managed[0] == 100 && all.managed[1] == 200);
 }
 
 /* A context that was made meanwhile has the handle of one that ended: what came to it stays. */
 static void what_is_anothers_by_now_stays(void)
 {
 	const struct module_facts facts = { .dev = { 1 }, .ctx = &ctx };
-	uint64_t bytes[RATION_DEVICES] = { 0 }, mark;
+	struct untold_bytes all = { 0 };
+	uint64_t mark;
 	struct module_facts found;
 
 	context_init();
@@ -203,11 +224,11 @@ static void what_is_anothers_by_now_stays(void)
 	library_end_context(&ctx, mark);
 	module_end_context(&ctx, mark);
 	lodger_end_context(&ctx, mark);
-	untold_take_context(&ctx, mark, bytes);
+	untold_take_context(&ctx, mark, &all);
 	CHECK(library_is_in(&library, &ctx, LIBRARY_CODE));
 	CHECK(!module_find(&handles[0], &found) && module_find(&handles[1], &found));
 	CHECK(lodger_any(dev1));
-	CHECK_EQ(bytes[1], 10);
+	CHECK_EQ(all.module[1], 10);
 	mark = context_mark();
 	lodger_end_context(&ctx, mark);
 	CHECK(!lodger_any(dev1));
@@ -216,7 +237,7 @@ static void what_is_anothers_by_now_stays(void)
 /* An unload that the driver refuses leaves it charged for its owner. */
 static void what_is_untold_of_an_owner_that_stays(void)
 {
-	uint64_t bytes[RATION_DEVICES] = { 0 };
+	struct untold_bytes all = { 0 };
 	char going;
 
 	untold_init();
@@ -226,8 +247,8 @@ static void what_is_untold_of_an_owner_that_stays(void)
 	/* Another has its handle. */
 	untold_add(&library, &ctx, dev0, 20);
 	untold_rename(&going, &library);
-	untold_take(&library, bytes);
-	CHECK_EQ(bytes[0], 30);
+	untold_take(&library, &all);
+	CHECK_EQ(all.module[0], 30);
 }
 
 int main(void)
@@ -239,6 +260,7 @@ int main(void)
 		fresh_test(what_was_refused_is_there),
 		fresh_test(what_is_not_unloaded),
 		fresh_test(what_is_untold_ends_once),
+		fresh_test(managed_variables_apart),
 		fresh_test(what_is_anothers_by_now_stays),
 		fresh_test(what_is_untold_of_an_owner_that_stays),
 	};

@@ -19,6 +19,7 @@ static void begin(struct overhead *o, enum enter what)
 	o->is_refused = what == ENTER_REFUSE;
 	o->before_bytes = o->counts ? quota_overhead(o->dev) : 0;
 	o->reserved_bytes = o->untold_bytes = o->managed_bytes = 0;
+	o->is_library = false;
 	o->calls = (struct system_calls){ .ctx = NULL };
 }
 

@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "core/quota.h"
 
-/* A call of the driver is over before that, but where it waits for a stream. */
-#define WAIT_NS (100 * NSEC_PER_MSEC)
-#define NAP_NS (20 * NSEC_PER_USEC)
+/*
+ * A call of the driver is over before that, but where it waits for a stream; also of a process that
+ * has no processor for a while, as one that has used up its quota of a period.
+ */
+#define WAIT_NS NSEC_PER_SEC
 
 bool doubt_await(struct dev dev, uint64_t bytes, int64_t *end_ns)
 {
@@ -23,7 +25,7 @@ bool doubt_await(struct dev dev, uint64_t bytes, int64_t *end_ns)
 	if (*end_ns == 0)
 		*end_ns = now_ns + WAIT_NS;
 	if (doubted)
-		clock_sleep_ns(NAP_NS);
+		clock_sleep_ns(clock_nap_ns(now_ns + WAIT_NS - *end_ns));
 	return true;
 }
 

@@ -41,19 +41,22 @@ struct held {
 	CUmemGenericAllocationHandle handle;
 };
 
-/* What is not to be had at once is not waited for: the worker searches too. */
+/*
+ * What is not to be had at once is not waited for: the worker searches too. It is held in doubt, so
+ * that nobody is refused for want of it.
+ */
 static bool take(void *arg, uint64_t bytes)
 {
 	struct held *held = arg;
 
-	if (quota_take(held->dev, QUOTA_DATA, bytes) < 0)
+	if (quota_doubt(held->dev, QUOTA_DATA, bytes) < 0)
 		return false;
 	charge_begin();
 	if (GATE_CALL(real.cuMemAlloc_v2(&held->addr, bytes)) == CUDA_SUCCESS) {
 		held->bytes = bytes;
 		return true;
 	}
-	quota_release(held->dev, QUOTA_DATA, bytes);
+	quota_doubt_over(held->dev, QUOTA_DATA, bytes, bytes);
 	charge_over();
 	return false;
 }
@@ -64,8 +67,7 @@ static bool give(void *arg)
 	struct held *held = arg;
 	bool is_given = GATE_CALL(real.cuMemFree_v2(held->addr)) == CUDA_SUCCESS;
 
-	if (is_given)
-		quota_release(held->dev, QUOTA_DATA, held->bytes);
+	quota_doubt_over(held->dev, QUOTA_DATA, held->bytes, is_given ? held->bytes : 0);
 	charge_over();
 	return is_given;
 }
@@ -81,14 +83,14 @@ static bool take_handle(void *arg, uint64_t bytes)
 					   .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
 							 .id = held->ord.v } };
 
-	if (quota_take(held->dev, QUOTA_DATA, bytes) < 0)
+	if (quota_doubt(held->dev, QUOTA_DATA, bytes) < 0)
 		return false;
 	charge_begin();
 	if (GATE_CALL(real.cuMemCreate(&held->handle, bytes, &prop, 0)) == CUDA_SUCCESS) {
 		held->bytes = bytes;
 		return true;
 	}
-	quota_release(held->dev, QUOTA_DATA, bytes);
+	quota_doubt_over(held->dev, QUOTA_DATA, bytes, bytes);
 	charge_over();
 	return false;
 }
@@ -98,8 +100,7 @@ static bool give_handle(void *arg)
 	struct held *held = arg;
 	bool is_given = GATE_CALL(real.cuMemRelease(held->handle)) == CUDA_SUCCESS;
 
-	if (is_given)
-		quota_release(held->dev, QUOTA_DATA, held->bytes);
+	quota_doubt_over(held->dev, QUOTA_DATA, held->bytes, is_given ? held->bytes : 0);
 	charge_over();
 	return is_given;
 }
